@@ -1,6 +1,6 @@
-"""Loops over buffers: native where possible, NumPy as the definition and the fallback.
+"""Loops over buffers, native if possible, with NumPy reference implementations.
 
-`docs/kernels.md` lists them and says how to add one.
+`docs/kernels.md` lists the kernels and describes how to add one.
 """
 
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ __all__ = [
     "zstd_compress_chunks",
 ]
 
-# Both implementations offer the same, of which this process binds one.
+# Both implementations have the same names; the process binds one of them.
 if TYPE_CHECKING:
     from lancelet.kernels.reference.bitpack import *
     from lancelet.kernels.reference.checksum import *

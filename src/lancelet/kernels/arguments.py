@@ -1,4 +1,4 @@
-"""What both implementations of the kernels do with their arguments before any loop."""
+"""Argument validation and constants shared by both kernel implementations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SYMBOL_BYTES_MAX: Final = 8
 
 
 BLOCK: Final = 1024
-"""Values in a bit-packed block."""
+"""Number of values in a bit-packed block."""
 
 FILTER_BLOCK_BYTES: Final = 32
-"""Bytes in a block of a Bloom filter."""
+"""Size of a Bloom filter block in bytes."""
 
 UNSIGNED: Final[dict[int, np.dtype[Any]]] = {
     8: np.dtype(np.uint8),
@@ -34,33 +34,33 @@ UNSIGNED: Final[dict[int, np.dtype[Any]]] = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
-"""The unsigned type of a word, by its bits."""
+"""Unsigned integer types by bit width."""
 
 
 def word_type(word_bits: int) -> np.dtype[Any]:
-    """Return the unsigned type of `word_bits` bits."""
+    """Return the unsigned integer type of `word_bits` bits."""
     if word_bits not in UNSIGNED:
         raise InvalidInputError("a word has 8, 16, 32 or 64 bits", word_bits=word_bits)
     return UNSIGNED[word_bits]
 
 
 def as_bytes(array: npt.NDArray[Any]) -> Bytes:
-    """Return the bytes of an array, copied only if they are not contiguous."""
+    """Return the bytes of an array; copy only if it is not contiguous."""
     if array.dtype is _BYTE and array.ndim == 1 and array.flags.c_contiguous:
         return array
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def as_int64s(array: npt.ArrayLike) -> Int64s:
-    """Return aligned, contiguous 64-bit integers, copied only if they are not."""
-    # Asking is ten times cheaper than `require`, which takes as long as many a kernel.
+    """Return aligned, contiguous 64-bit integers; copy only if necessary."""
+    # The check is ten times cheaper than `require`, which takes as long as some kernels.
     if type(array) is np.ndarray and array.dtype is _INT64 and array.flags.carray:
         return array
     return np.require(array, np.int64, ["C", "A"])
 
 
 def slice_arrays(slices: Slices, *per_slice: Int64s) -> tuple[Bytes, Int64s, Int64s]:
-    """Return source, positions and sizes as a native kernel takes them, with equal lengths."""
+    """Return source, positions and sizes for a native kernel; raise if lengths differ."""
     for array in (slices.size, *per_slice):
         if len(array) != len(slices):
             raise InvalidInputError(
@@ -70,7 +70,7 @@ def slice_arrays(slices: Slices, *per_slice: Int64s) -> tuple[Bytes, Int64s, Int
 
 
 def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -> None:
-    """Check that slices lie in their source and that there is one count each."""
+    """Raise unless slices are within their source, with one count each."""
     if counts is not None and len(counts) != len(slices):
         raise InvalidInputError(
             "every slice needs one count", kernel=kernel, slices=len(slices), counts=len(counts)
@@ -83,7 +83,7 @@ def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -
 
 
 def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
-    """Check that slices are to be laid out in order, apart, and within the output."""
+    """Raise unless output ranges are ascending, disjoint and within the output."""
     if out_bytes < 0 or len(out_position) != len(slices):
         raise InvalidInputError("every slice needs one position", bytes=out_bytes)
     ends = out_position + slices.size
@@ -92,41 +92,41 @@ def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
         or int(ends.max()) > out_bytes
         or bool((out_position[1:] < ends[:-1]).any())
     ):
-        raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
+        raise InvalidInputError("output ranges must be ascending and in bounds", bytes=out_bytes)
 
 
 def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:
-    """Check that every count is between 0 and `most`, so that their sum is honest."""
+    """Raise unless counts are in [0, `most`], so their sum cannot overflow."""
     bad = (counts < 0) | (counts > most)
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
 
 
 def check_packed_chunk(chunk: int) -> None:
-    """Check how many values a packed chunk is to hold."""
+    """Raise unless a packed chunk has 1 to 1024 values."""
     if not 0 < chunk <= BLOCK:
         raise InvalidInputError("a packed chunk holds 1 to 1024 values", chunk=chunk)
 
 
 def check_packed_width(widths: Bytes, *, width: int) -> None:
-    """Check that values of these widths fit the one to pack them in."""
+    """Raise if any width exceeds `width`."""
     if len(widths) and int(widths.max()) > width:
         raise InvalidInputError(
-            "a value needs more bits than the width to pack it in",
+            "a value exceeds the bit width",
             width=width,
             needed=int(widths.max()),
         )
 
 
 def packs_tail(count: int, *, width: int, word_bits: int) -> bool:
-    """Return whether the last `count` values take less room as a padded block than plain."""
+    """Return whether the last `count` values are smaller as a padded block than unpacked."""
     return count > 0 and width * BLOCK < word_bits * count
 
 
 def out_of_line_shape(
     data_bytes: int, *, width: int, count: int, word_bits: int
 ) -> tuple[int, int, bool]:
-    """Return the bytes of the full blocks, those of the tail, and whether the tail is plain."""
+    """Return the sizes of the full blocks and of the tail, and whether the tail is unpacked."""
     kernel = "unpack_blocks"
     if not 0 <= width <= word_bits:
         raise corrupt(Fault.BAD_WIDTH, kernel=kernel, index=0)
@@ -143,7 +143,7 @@ def out_of_line_shape(
 
 
 CODES: Final = 256
-"""Codes of a symbol table: 255 symbols at most, and the escape."""
+"""Number of codes in a symbol table: 255 symbols and the escape."""
 
 
 def check_tables(
@@ -154,9 +154,9 @@ def check_tables(
     chunks: int,
     kernel: str,
 ) -> None:
-    """Check a symbol table, or whole tables behind each other of which each chunk has one.
+    """Raise unless symbol tables are valid: one table, or several with a table index per chunk.
 
-    In a whole table codes without a symbol have the length 0.
+    Several tables have 256 entries each; undefined codes have length 0.
     """
     if table_indices is None:
         check_symbols(symbols, lengths, kernel=kernel)
@@ -172,7 +172,7 @@ def check_tables(
 
 
 def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: str) -> None:
-    """Check a symbol table: at most 255 symbols, each of one to eight bytes."""
+    """Raise unless a symbol table has at most 255 symbols of 1 to 8 bytes."""
     if len(symbols) != len(lengths) or len(symbols) > 255:
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=len(symbols))
     bad = (lengths < 1) | (lengths > _SYMBOL_BYTES_MAX)
@@ -181,13 +181,13 @@ def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: st
 
 
 def check_value_bytes(value_bytes: int) -> None:
-    """Check that a value has at least one byte, and not absurdly many."""
+    """Raise unless a value width is in a valid range."""
     if not 0 < value_bytes <= 1 << 31:
         raise InvalidInputError("a value has at least one byte", value_bytes=value_bytes)
 
 
 def check_whole_values(values: Bytes, value_bytes: int) -> int:
-    """Return how many values of `value_bytes` the bytes are, which must be a whole number."""
+    """Return the number of values; raise unless the size is a multiple of `value_bytes`."""
     check_value_bytes(value_bytes)
     if values.nbytes % value_bytes:
         raise InvalidInputError(
@@ -197,25 +197,25 @@ def check_whole_values(values: Bytes, value_bytes: int) -> int:
 
 
 def check_block_bytes(block_bytes: int) -> None:
-    """Check the size of the blocks to checksum."""
+    """Raise unless a checksum block has at least one byte."""
     if block_bytes <= 0:
         raise InvalidInputError("a block has at least one byte", block_bytes=block_bytes)
 
 
 def check_seed(seed: int) -> None:
-    """Check that a seed is an unsigned number of 64 bits."""
+    """Raise unless a seed is an unsigned 64-bit integer."""
     if not 0 <= seed < 1 << 64:
-        raise InvalidInputError("a seed has 64 bits and no sign", seed=seed)
+        raise InvalidInputError("a seed is an unsigned 64-bit integer", seed=seed)
 
 
 def check_numbers(values: npt.NDArray[Any]) -> None:
-    """Check that values are numbers of 1, 2, 4 or 8 bytes, as this machine has them."""
+    """Raise unless values are native-endian numbers of 1, 2, 4 or 8 bytes."""
     if values.dtype.kind not in "iuf" or not values.dtype.isnative or values.itemsize > 8:
         raise InvalidInputError("numbers have 1, 2, 4 or 8 bytes", dtype=str(values.dtype))
 
 
 def check_filters(counts: tuple[int, ...], filter_bytes: int | Int64s) -> None:
-    """Check that filters are made of whole blocks, and that each has a place."""
+    """Raise unless filters consist of whole blocks and have a position each."""
     sizes = np.asarray(filter_bytes)
     if ((sizes < FILTER_BLOCK_BYTES) | (sizes % FILTER_BLOCK_BYTES != 0)).any():
         raise InvalidInputError("a filter has whole blocks", bytes=sizes.tolist())
@@ -224,9 +224,11 @@ def check_filters(counts: tuple[int, ...], filter_bytes: int | Int64s) -> None:
 
 
 def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:
-    """Check that chunks of these counts are exactly the values there are."""
+    """Raise unless chunk counts add up to `total`."""
     if np.any(counts < 0) or int(counts.sum()) != total:
-        raise InvalidInputError("the counts of the chunks are not all values", kernel=kernel)
+        raise InvalidInputError(
+            "the counts of the chunks do not add up to the values", kernel=kernel
+        )
 
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
@@ -235,15 +237,15 @@ Indices: TypeAlias = npt.NDArray[np.uint32]
 
 
 def check_same_levels(*per_entry: npt.NDArray[Any] | None) -> None:
-    """Check that levels and what else there is per entry agree on the number of entries."""
+    """Raise unless all per-entry arrays have the same length."""
     if len({len(array) for array in per_entry if array is not None}) > 1:
-        raise InvalidInputError("levels differ in number")
+        raise InvalidInputError("level arrays differ in length")
 
 
 def check_run_counts(
     lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int, *, kernel: str
 ) -> None:
-    """Check that no chunk claims more values than its run lengths could ever say."""
+    """Raise if a chunk claims more values than its run lengths can represent."""
     check_value_bytes(value_bytes)
     if length_bytes not in (1, 2, 4):
         raise InvalidInputError("run lengths have 1, 2 or 4 bytes", length_bytes=length_bytes)
@@ -254,27 +256,27 @@ def check_run_counts(
 
 
 def check_plane_sizes(slices: Slices, counts: Int64s, value_bytes: int, *, kernel: str) -> None:
-    """Check that each chunk is long enough for the planes of its values."""
+    """Raise unless each chunk has enough bytes for its values."""
     bad = (counts < 0) | (counts > slices.size // value_bytes)
     if bad.any():
         raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(bad.argmax()))
 
 
 def slices_of_sizes(source: Bytes, sizes: Int64s) -> Slices:
-    """Return slices of these sizes that lie back to back in `source`."""
+    """Return consecutive slices of `source` with these sizes."""
     return Slices(source, sizes.cumsum() - sizes, sizes)
 
 
 LZ4_RATIO_MAX: Final = 255
-"""No LZ4 block grows by more than this."""
+"""Maximum compression ratio of an LZ4 block."""
 
 
 def plain_sizes(
     slices: Slices, out_sizes: Int64s | None, most: Int64s | None, *, kernel: str
 ) -> tuple[Slices, Int64s]:
-    """Return LZ4 blocks without sizes in front, and the plain size that each claims, checked.
+    """Return LZ4 blocks without size prefixes, and their validated uncompressed sizes.
 
-    None claims more than `most`, if that is given.
+    Sizes must not exceed `most`, if given.
     """
     blocks = slices
     if out_sizes is None:
@@ -298,14 +300,14 @@ def plain_sizes(
 
 
 def check_zone_rows(zone_rows: int) -> None:
-    """Check that zones have rows."""
+    """Raise unless zones have at least one row."""
     if zone_rows <= 0:
         raise InvalidInputError("a zone has at least one row", zone_rows=zone_rows)
 
 
 @lru_cache(16)
 def log_terms(most: int) -> npt.NDArray[np.float64]:
-    """Return n log2 n for every n up to `most`.
+    """Return n log2 n for n from 0 to `most`.
 
     >>> log_terms(4).tolist()
     [0.0, 0.0, 2.0, 4.754887502163468, 8.0]
@@ -316,26 +318,26 @@ def log_terms(most: int) -> npt.NDArray[np.float64]:
 
 
 def check_groups(rows: int, most: int) -> None:
-    """Check that groups have rows, and that values are counted."""
+    """Raise unless groups have at least one row and the limit is not negative."""
     if not 0 < rows <= _ROWS_MAX or most < 0:
         raise InvalidInputError("a group has at least one row", rows=rows, most=most)
 
 
 def check_distinct_limit(count: int, most: int) -> None:
-    """Check that values can be numbered with 32 bits, and one at least."""
+    """Raise unless value indices fit 32 bits and the limit is positive."""
     if count > _ROWS_MAX or most < 1:
-        raise InvalidInputError("values have numbers of 32 bits", count=count, most=most)
+        raise InvalidInputError("value indices must fit 32 bits", count=count, most=most)
 
 
 def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:
-    """Check that zones have rows, and values an order."""
+    """Raise unless zones have rows and values are native-endian numbers."""
     check_zone_rows(zone_rows)
     if values.dtype.kind not in "iuf" or not values.dtype.isnative:
-        raise InvalidInputError("zones are of integers or floats", dtype=str(values.dtype))
+        raise InvalidInputError("zones need integers or floats", dtype=str(values.dtype))
 
 
 def check_validity(validity: Bytes, count: int) -> None:
-    """Check that there is a bit for each value."""
+    """Raise unless the bitmap has a bit per value."""
     if validity.nbytes < -(-count // 8):
         raise InvalidInputError("a value has no validity bit", count=count, bytes=validity.nbytes)
 
@@ -343,9 +345,9 @@ def check_validity(validity: Bytes, count: int) -> None:
 def check_documents(
     offsets: Int64s, data: Bytes, is_valid: npt.NDArray[np.bool_], *, kernel: str
 ) -> None:
-    """Check that documents lie end to end in their data, and that each is null or not."""
+    """Raise unless documents are within their data, with a validity flag each."""
     if len(offsets) != len(is_valid) + 1:
-        raise InvalidInputError("every document is null or not", documents=len(offsets) - 1)
+        raise InvalidInputError("every document needs a validity flag", documents=len(offsets) - 1)
     backwards = np.flatnonzero(np.diff(offsets) < 0)
     if len(backwards):
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(backwards[0]))
@@ -354,7 +356,7 @@ def check_documents(
 
 
 def check_buckets(count: int, bits: int) -> None:
-    """Check how many rows an index of buckets is to hold, in how many buckets."""
+    """Raise unless a bucket index can be built for `count` rows."""
     if not 1 <= bits <= 31 or count > _ROWS_MAX:
         raise InvalidInputError(
             "an index has 2 to 2**31 buckets and at most 2**31 - 1 rows", bits=bits, rows=count
@@ -362,7 +364,7 @@ def check_buckets(count: int, bits: int) -> None:
 
 
 def check_bucket_count(starts: npt.NDArray[np.int32]) -> int:
-    """Check how many buckets there are, and return how many bits choose one."""
+    """Return the number of hash bits that select a bucket; raise unless it is valid."""
     buckets = len(starts) - 1
     bits = buckets.bit_length() - 1
     if bits < 1 or buckets != 1 << bits:

@@ -1,12 +1,11 @@
-"""Why a kernel refuses its input: one numbered fault each, with the words for it.
+"""Numbered faults of kernels, and their errors.
 
-A native kernel returns a number. Zero or more is a result; less than zero is a fault and the
-place where it was met, packed into one number so that a failure costs no output argument:
+A native kernel returns a number. Negative numbers are faults and encode the index of the faulty
+slice or value, so failures need no output argument:
 
-    status = -(place * 16 + fault)          -(7 * 16 + 2) = -114: TOO_SHORT at slice 7
+    status = -(index * 16 + fault)          -(7 * 16 + 2) = -114: TOO_SHORT at slice 7
 
-The NumPy definitions raise the same errors through `corrupt`, so a caller cannot tell which
-implementation it has.
+The NumPy implementations raise the same errors through `corrupt`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lancelet.errors import CorruptDataError, InternalError, LanceletError
 
 
 class Fault(IntEnum):
-    """The faults of `native/src/kernel.hpp`, under the same numbers."""
+    """Fault codes, equal to those in `native/src/kernel.hpp`."""
 
     OUT_OF_SOURCE = 1
     TOO_SHORT = 2
@@ -35,44 +34,44 @@ class Fault(IntEnum):
     BAD_LEVELS = 13
 
 
-_WORDS: Final = {
-    Fault.OUT_OF_SOURCE: "a slice lies outside of the bytes that were read",
-    Fault.TOO_SHORT: "a slice is shorter than what it claims to hold",
-    Fault.BAD_WIDTH: "a bit width exceeds the width of its word",
-    Fault.BAD_COUNT: "more values are claimed than the encoding can hold",
-    Fault.BAD_OFFSETS: "offsets go backwards or leave their buffer",
-    Fault.TOO_LARGE: "the values do not fit 32-bit offsets; ask for 64-bit ones or for fewer rows",
-    Fault.BAD_CODE: "a code is not in the symbol table, or an escape is cut short",
+_MESSAGES: Final = {
+    Fault.OUT_OF_SOURCE: "a slice is outside of the bytes read",
+    Fault.TOO_SHORT: "a slice is shorter than its content",
+    Fault.BAD_WIDTH: "a bit width exceeds its word size",
+    Fault.BAD_COUNT: "the number of values exceeds the capacity of the encoding",
+    Fault.BAD_OFFSETS: "offsets decrease or exceed their buffer",
+    Fault.TOO_LARGE: "the values do not fit 32-bit offsets; read 64-bit offsets or fewer rows",
+    Fault.BAD_CODE: "a code is not in the symbol table, or an escape is truncated",
     Fault.BAD_STREAM: "a compressed stream is malformed",
-    Fault.BAD_INDEX: "an index is outside of what it points into",
+    Fault.BAD_INDEX: "an index is out of range",
     Fault.BAD_LENGTH: "lengths do not add up to the number of values",
-    Fault.NO_MEMORY: "scratch memory was refused",
-    Fault.OUTPUT_FULL: "the output is too small for the values",
-    Fault.BAD_LEVELS: "levels continue a list that is null or empty, or that never began",
+    Fault.NO_MEMORY: "memory allocation failed",
+    Fault.OUTPUT_FULL: "the output buffer is too small",
+    Fault.BAD_LEVELS: "levels continue a null, empty or missing list",
 }
 
 
 class OffsetOverflowError(LanceletError, OverflowError):
-    """The values exceed 2 GiB, so they need 64-bit offsets or have to be read in parts."""
+    """The values exceed 2 GiB, so they need 64-bit offsets or must be read in parts."""
 
 
 def corrupt(fault: Fault, *, kernel: str, index: int) -> LanceletError:
-    """Return the error for a fault; `index` is the index of the slice, block or value."""
+    """Return the error for a fault; `index` is that of the slice, block or value."""
     if fault is Fault.TOO_LARGE:
-        return OffsetOverflowError(_WORDS[fault], kernel=kernel, index=index)
+        return OffsetOverflowError(_MESSAGES[fault], kernel=kernel, index=index)
     if fault in (Fault.NO_MEMORY, Fault.OUTPUT_FULL):
-        return InternalError(_WORDS[fault], kernel=kernel, index=index)
-    return CorruptDataError(_WORDS[fault], kernel=kernel, index=index)
+        return InternalError(_MESSAGES[fault], kernel=kernel, index=index)
+    return CorruptDataError(_MESSAGES[fault], kernel=kernel, index=index)
 
 
 def checked(status: int, *, kernel: str) -> int:
-    """Return the result of a native kernel, or raise the fault that it reports.
+    """Return the result of a native kernel, or raise the error of its fault.
 
     >>> checked(12, kernel="unpack_chunks")
     12
     >>> checked(-114, kernel="unpack_chunks")
     Traceback (most recent call last):
-    lancelet.errors.CorruptDataError: a slice is shorter than what it claims to hold \
+    lancelet.errors.CorruptDataError: a slice is shorter than its content \
 (kernel='unpack_chunks', index=7)
     """
     if status >= 0:

@@ -1,9 +1,9 @@
-"""Nodes of finite-state maps from words to numbers, as the files of text indices have them.
+"""Node format of finite-state transducers (FST) from keys to numbers, used by text indices.
 
-    node      numbers, distances and bytes of its ways, sizes, state      read from its last byte
-    way       a byte, what is added to the number, how far below the next node is
+node          outputs, distances and bytes of its transitions, sizes, state; read backwards
+transition    a byte, an output to add, the distance to the target node
 
-Maps are read and written whole by kernels; here is what these and whoever walks a map share.
+Kernels read and write whole transducers; this module is shared with code that walks them.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 
 HEADER_BYTES: Final = 16
-"""Before it there are no nodes."""
+"""Size of the header, which precedes all nodes."""
 INDEXED_FROM: Final = 32
-"""A node with more ways says for each byte which of them is its."""
+"""Nodes with more transitions have an index of transitions by byte."""
 NUMBER_BYTES_MAX: Final = 8
-"""Of a number that is said to have more, these are read."""
+"""Maximum number of bytes read of a number."""
 WORD_BYTES_MAX: Final = 1 << 16
-"""No word that is read is longer."""
+"""Maximum key size in bytes when reading."""
 COMMON: Final = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG"
-"""Bytes that have a number, from 1 on, so that a state says them."""
+"""Bytes encoded in the state byte, by codes from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that was read; a word that ends there adds `final_output` to its number."""
+    """A decoded node; a key that ends here adds `final_output` to its number."""
 
     is_final: bool
     final_output: int
     transitions: tuple[tuple[int, int, int], ...]
-    """Input, output and target of each, the inputs ascending."""
+    """Byte, output and target address, in byte order."""
 
 
 END: Final = Node(True, 0, ())
-"""What the address 0 stands for."""
+"""The final node with address 0."""
 
 
 def read_node(data: bytes, address: int) -> Node:
-    """Return the node whose last byte is at an address."""
+    """Decode the node with its last byte at `address`."""
     if address == 0:
         return END
     if not HEADER_BYTES <= address < len(data):
-        raise CorruptDataError("a node of a token set lies outside of it", address=address)
+        raise CorruptDataError("a node of a token set is out of bounds", address=address)
     state = data[address]
     common = state & 0x3F
     at = address
@@ -85,7 +85,7 @@ def read_node(data: bytes, address: int) -> Node:
         at -= output_bytes
         final_output = _number(data, at, output_bytes)
     if len(symbols) != count:
-        raise CorruptDataError("a node of a token set is cut short", address=address)
+        raise CorruptDataError("a node of a token set is truncated", address=address)
     targets = [_target(at, delta) for delta in deltas]
     return Node(
         bool(state & 0x40), final_output, tuple(zip(symbols, outputs, targets, strict=True))
@@ -94,7 +94,7 @@ def read_node(data: bytes, address: int) -> Node:
 
 def _number(data: bytes, at: int, size: int) -> int:
     if at < HEADER_BYTES:
-        raise CorruptDataError("a node of a token set is cut short", position=at)
+        raise CorruptDataError("a node of a token set is truncated", position=at)
     return int.from_bytes(data[at : at + min(size, NUMBER_BYTES_MAX)], "little")
 
 
@@ -102,5 +102,5 @@ def _target(at: int, delta: int) -> int:
     if delta == 0:
         return 0
     if delta > at - HEADER_BYTES:
-        raise CorruptDataError("a node of a token set points outside of it", position=at)
+        raise CorruptDataError("a transition of a token set is out of bounds", position=at)
     return at - delta

@@ -1,12 +1,12 @@
-"""Graphs of near neighbours as arrays, and what the kernels that make and search them take.
+"""HNSW graphs as arrays, and shared parts of the graph kernels.
 
 nodes          0 1 2 | 2        the vectors of level 0, then those of level 1
 level_offsets  0 3 4
-offsets        0 2 4 6 6        where the list of each node begins among `neighbors`
+offsets        0 2 4 6 6        start of each node's list in `neighbors`
 neighbors      2 1 0 2 0 1
 
-A graph is made by inserting vectors, some at a time, which do not see each other. So they can be
-inserted side by side, and the graph is the same however many threads there are.
+Graphs are built by inserting batches of vectors. Vectors of a batch do not see each other, so they
+can be inserted in parallel, and the graph is independent of the number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.values import dataclass
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 LevelNumbers: TypeAlias = npt.NDArray[np.uint8]
 ParallelMap: TypeAlias = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
-"""Calls a function with each of some numbers, in any order or at the same time."""
+"""Applies a function to each number, in any order and possibly in parallel."""
 
 _BATCH_SHARE: Final = 1 / 16
 _BATCH_MAX: Final = 4096
@@ -34,7 +34,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class Comparison(IntEnum):
-    """How vectors of a graph are compared; the smaller the nearer."""
+    """Distance functions between vectors of a graph; smaller is nearer."""
 
     FLOAT_L2 = 0
     FLOAT_DOT = 1
@@ -45,7 +45,7 @@ class Comparison(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Lists of near neighbours, level by level; the search begins at `entry`."""
+    """Neighbor lists by level; searches start at `entry`."""
 
     entry: int
     nodes: UInt32s
@@ -55,9 +55,9 @@ class Graph:
 
 
 def insertion_batches(count: int) -> Iterator[tuple[int, int]]:
-    """Yield the first vectors and those behind the last of what is inserted at once.
+    """Yield the first and last-exclusive row of each insertion batch.
 
-    Vector 0 is there from the start. The more there are, the fewer of the near ones are missed.
+    Vector 0 is present from the start. Batches grow with the graph, which limits missed neighbors.
 
     >>> list(insertion_batches(36))[-4:]
     [(30, 31), (31, 32), (32, 34), (34, 36)]
@@ -70,7 +70,7 @@ def insertion_batches(count: int) -> Iterator[tuple[int, int]]:
 
 
 def new_entry(tops: LevelNumbers, entry: int, first: int, stop: int) -> int:
-    """Return where searches begin once some vectors were inserted: the first of the highest."""
+    """Return the entry point after a batch: the first vector on the highest level."""
     highest = first + int(tops[first:stop].argmax())
     return highest if tops[highest] > tops[entry] else entry
 
@@ -83,7 +83,7 @@ def assemble(
     upper: UInt32s,
     upper_counts: UInt32s,
 ) -> Graph:
-    """Return a graph of lists with room to spare, those of upper levels vector by vector."""
+    """Build a graph from fixed-size lists; upper-level lists are ordered by vector."""
     count = len(tops)
     rows = np.repeat(np.arange(count), tops)
     firsts = np.cumsum(tops, dtype=np.int64) - tops
@@ -106,7 +106,7 @@ def assemble(
 
 
 class Metric(IntEnum):
-    """A measure of distance; the numbers are those of index details."""
+    """Distance metrics, numbered as in index details."""
 
     L2 = 0
     COSINE = 1
@@ -122,7 +122,7 @@ _SUMS: Final[dict[int, np.dtype[Any]]] = {
 
 
 def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which distances between vectors of a type are summed up."""
+    """Return the accumulator type of distances between vectors of a type."""
     return _SUMS[dtype.itemsize]
 
 
@@ -133,22 +133,22 @@ def check_vectors(
     metric: Metric,
     rows: Int64s | None,
 ) -> None:
-    """Raise unless vectors, query and metric fit together."""
+    """Raise unless vectors, query and metric are compatible."""
     is_bits = vectors.dtype == np.uint8
     if dimension < 1 or len(vectors) % dimension or len(query) != dimension:
         raise InternalError(
-            "vectors and query must have the dimension",
+            "vectors and query differ in dimension",
             values=len(vectors),
             dimension=dimension,
             query=len(query),
         )
     if is_bits != (metric is Metric.HAMMING) or not (is_bits or vectors.dtype.kind == "f"):
-        raise InternalError("the metric is not one of such vectors", metric=metric.name)
+        raise InternalError("the metric does not support the vector type", metric=metric.name)
     if rows is not None and len(rows):
         check_row_indices(rows, len(vectors) // dimension)
 
 
 def check_row_indices(rows: Int64s, count: int) -> None:
-    """Raise unless rows are among so many."""
+    """Raise unless row indices are in [0, `count`)."""
     if rows.min() < 0 or rows.max() >= count:
-        raise InternalError("a row is outside of the vectors", rows=len(rows), count=count)
+        raise InternalError("a row index is out of range", rows=len(rows), count=count)

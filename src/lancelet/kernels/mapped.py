@@ -1,10 +1,10 @@
-"""A file that lies in memory, and what is known of it: what kernels that read by themselves need.
+"""A mapped file and its state, for kernels that read from it directly.
 
-    source      the bytes of the file, mapped
-    known       per 4096 bytes: were they asked for before they are touched?      `read_ahead`
-    verified    per block: was it compared with its checksum in `sums`?           `crc32c_verify`
+    source      bytes of the map
+    prefetched  flag per 4096 bytes: checked by `read_ahead`
+    verified    flag per block: compared with its checksum by `crc32c_verify`
 
-Marks are set by whoever reads, once for all readers that share them.
+Kernels set the flags, which are shared by all readers of the file.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NO_FLAGS: Final[Bytes] = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedFile:
-    """The bytes of a file; `prefetched` and `verified` are marked by whoever reads.
+    """The bytes of a file; kernels update `prefetched` and `verified`.
 
-    `blocks` are the bytes of a block, and position and size of the checksums themselves, which
-    count as zeros; a file without checksums has neither blocks nor sums.
+    `blocks` has the block size, and position and size of the checksums themselves, which are read
+    as zeros. Files without checksums have empty `blocks` and `sums`.
     """
 
     source: Bytes
@@ -44,22 +44,22 @@ class MappedFile:
 
 
 class ColumnPlan(Protocol):
-    """What is known of a column, by which its rows are read without visiting its pages one by one.
+    """A cache of page locations that lets kernels read single rows of a column. Thread-safe.
 
-    It grows with the pages that were read, and may be used by several threads.
+    It grows with the pages that were read.
     """
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes by now."""
+        """Current memory in bytes."""
 
 
 class TakenRows(NamedTuple):
-    """Some rows of columns, in one buffer, and how much was read for them.
+    """Rows of several columns in one buffer, and the number and size of the reads.
 
-    `outputs` has of each column the number of nulls, where validity, values or offsets, and bytes
-    of strings begin, how many of these there are, how many values, and where the layers around
-    them are told, or None where it was not read. The plans have grown by `bytes_added` bytes.
+    `outputs` has for each column the null count; the positions of validity, values or offsets, and
+    string bytes; the size of the string bytes; the number of values; and the position of the
+    enclosing layers. It is None for columns that were not read. The plans grew by `bytes_added`.
     """
 
     data: Bytes

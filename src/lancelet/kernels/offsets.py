@@ -1,4 +1,4 @@
-"""Offsets: as Arrow has them, and as chunks store them; what both implementations check of them."""
+"""Validation of Arrow offsets and of stored offsets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Offsets: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def check_offset_bytes(offset_bytes: int) -> None:
-    """Check that stored offsets or lengths are 4 or 8 bytes wide."""
+    """Raise unless stored offsets or lengths have 4 or 8 bytes."""
     if offset_bytes not in (4, 8):
         raise InvalidInputError("offsets and lengths have 4 or 8 bytes", bytes=offset_bytes)
 
 
 def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str) -> None:
-    """Check that each chunk is long enough for the offsets of its values."""
+    """Raise unless each chunk has enough bytes for its offsets."""
     check_offset_bytes(offset_bytes)
     bad = counts < 0
     if bad.any():
@@ -40,13 +40,13 @@ def offset_type(out_bits: int) -> np.dtype[Any]:
 
 
 def check_fits_offsets(data_bytes: int, dtype: np.dtype[Any], *, kernel: str) -> None:
-    """Refuse more bytes than offsets of this type can count."""
+    """Raise if `data_bytes` exceeds the range of the offset type."""
     if data_bytes > np.iinfo(dtype).max:
         raise corrupt(Fault.TOO_LARGE, kernel=kernel, index=0)
 
 
 def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
-    """Return Arrow offsets for values of these sizes, or refuse what 32 bits cannot count."""
+    """Return Arrow offsets for values of these sizes; raise if they exceed 32 bits."""
     dtype = offset_type(out_bits)
     offsets = np.zeros(len(size) + 1, np.int64)
     np.cumsum(size, out=offsets[1:])
@@ -55,7 +55,7 @@ def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
 
 
 def check_has_offsets(offsets: Offsets, *, kernel: str) -> None:
-    """Check that there are Arrow offsets, which are one more than the values."""
+    """Raise unless the array contains Arrow offsets, which are one more than the values."""
     if not len(offsets) or offsets.dtype not in (np.int32, np.int64):
         raise InvalidInputError(
             "offsets are 32 or 64 bits wide and one more than the values",
@@ -66,7 +66,7 @@ def check_has_offsets(offsets: Offsets, *, kernel: str) -> None:
 
 
 def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
-    """Check that offsets never go backwards and stay within their data."""
+    """Raise unless offsets are ascending and within their data."""
     check_has_offsets(offsets, kernel=kernel)
     bad = offsets < 0
     bad[1:] |= offsets[1:] < offsets[:-1]
@@ -76,10 +76,12 @@ def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
 
 
 def split_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: str) -> Int64s:
-    """Return the bytes of chunks of so many values each, in whole offsets."""
+    """Return the sizes of chunks of `counts` values, padded to whole offsets."""
     check_has_offsets(offsets, kernel=kernel)
     if (counts < 0).any() or int(counts.sum()) != len(offsets) - 1:
-        raise InvalidInputError("the counts of the chunks are not all values", kernel=kernel)
+        raise InvalidInputError(
+            "the counts of the chunks do not add up to the values", kernel=kernel
+        )
     edges = offsets[np.append(0, counts.cumsum())].astype(np.int64)
     bad = (edges[:-1] < 0) | (edges[1:] < edges[:-1]) | (edges[1:] > data_bytes)
     if bad.any():

@@ -1,18 +1,18 @@
-"""What the kernel takes that finds the nearest rows in partitions of a vector index.
+"""Parameters of the top-k search in partitions of a vector index.
 
-codes     of a whole segment, a partition behind the other
-query     how a row is scored by its code
-rows      address of each row, and whether it may be found
+codes     of a whole segment, partition by partition
+query     scoring parameters
+rows      address of each row, and whether it is allowed
 
-The kinds of codes, where `c` is the code of a row:
+Code kinds, where `c` is the code of a row:
 
-    WORDS      sum of |rest - word|^2 over pieces; rest is the query less the centre
+    CODEBOOK   sum of |residual - codeword|^2 over sub-vectors; residual is query minus centroid
     TABLE      base + sum of entries
     BYTES      factor * |c - q|^2
     PRODUCTS   base + factor * <q, c>
     VECTORS    by a metric
     ROTATED    number of the partition + add + scale * (<q, c> + base), add and scale of the row;
-               no number of a code is above twice `factor`
+               code values are at most twice `factor`
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from lancelet.values import dataclass
 NO_FLOATS: Final[Floats] = np.empty(0, np.float32)
 _NO_BYTES: Final = np.empty(0, np.uint8)
 ENTRIES: Final = 256
-"""How many entries a table has for each byte of a code."""
+"""Number of table entries per code byte."""
 BLOCK_ROWS: Final = 64
-"""Codes of WORDS and TABLE lie in blocks of so many rows of a partition, the last of what is left,
-in each column by column."""
+"""CODEBOOK and TABLE codes are stored in blocks of this many rows, column by column. The last block
+of a partition may be shorter.
+"""
 
 
 def _no_floats() -> Floats:
@@ -46,7 +47,7 @@ def _no_bytes() -> npt.NDArray[np.uint8]:
 
 
 class CodeKind(IntEnum):
-    """How codes are scored."""
+    """Scoring methods of codes."""
 
     CODEBOOK = 0
     TABLE = 1
@@ -59,9 +60,9 @@ class CodeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeQuery:
-    """How rows are scored; `query` is in the type that the kind takes.
+    """Scoring parameters; the type of `query` depends on the kind.
 
-    `codebook` is a table, or a codebook of the shape (pieces, elements of a piece, words).
+    `codebook` is a table, or codebooks of shape (sub-vectors, elements, codewords).
     """
 
     kind: CodeKind
@@ -76,14 +77,14 @@ class CodeQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedCodes:
-    """The codes of a segment; those of a row have so many bytes, and two numbers if ROTATED.
+    """The codes of a segment, `row_bytes` per row, with `add` and `scale` per row if ROTATED.
 
-    Of other kinds, what there is besides lets rows be told to be too far by a product of bytes:
+    For other kinds, optional fields allow rejecting rows by a byte dot product:
 
-    BYTES      add      squares of the bytes less 256 times their sum, times the factor
+    BYTES      add      squared norm of the bytes minus 256 times their sum, times the factor
     VECTORS    numbers  result of `quantize_rows` (of normalized rows for cosine)
                add      their squares, for L2
-               scale    -2 times the steps for L2, -1 times else; probes have centres then
+               scale    -2 times the steps for L2, else -1 times; probes have centers then
     """
 
     values: npt.NDArray[Any]
@@ -95,7 +96,7 @@ class PackedCodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probes:
-    """The partitions that are looked at: where their rows are, and what scores need of each."""
+    """The probed partitions: row ranges, and scoring parameters per partition."""
 
     starts: Int64s
     lengths: Int64s
@@ -105,7 +106,7 @@ class Probes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowMasks:
-    """Rows that may be found: masks of fragments, one behind the other from `starts` on."""
+    """The prefilter: concatenated masks of fragments; `starts` has the start of each."""
 
     fragments: Int64s
     starts: Int64s

@@ -1,13 +1,13 @@
-"""Posting lists as a search takes them: those of a query, among others in the same arrays.
+"""Posting lists of a query, as block ranges of shared arrays.
 
-blocks   a0 a1 a2 c0 c1 b0      list a has 300 documents, list b 12; c is not asked for
-first    0 5                    where the blocks of each list begin
-stop     3 6
-last     127 255 299 .. 80      the last document of each block
-best     1.4 0.9 1.7 .. 1.1     the largest weight in each block, before the idf
+blocks     a0 a1 a2 c0 c1 b0      list a has 300 documents, list b 12; c is not in the query
+first      0 5                    first block of each list
+stop       3 6
+last_docs  127 255 299 .. 80      last document of each block
+block_max  1.4 0.9 1.7 .. 1.1     maximum weight in each block, before the idf
 
-A list that many of all documents have may have a glance: a byte for each document, 0 if it is not
-in the list, else how much it weighs, rounded up. It saves decoding, and changes nothing else.
+The list of a frequent token may have document weights: a byte per document, 0 if the list does not
+contain it, else its weight, rounded up. They avoid decoding and do not affect results.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
 
 BLOCKS_PER_GROUP: Final = 32
-"""What may score best is written down for every block, and once more for so many together."""
+"""Impacts are stored for each block, and for each group of this many blocks."""
 
 
 QUANTIZED_WEIGHT_MAX: Final = 255
-"""What a document has in a glance whose weight is as large as weights can be."""
+"""Quantized value of the maximum weight."""
 WEIGHT_MAX: Final = 2.2
 
 _NO_INTS: Final = np.empty(0, np.int64)
@@ -39,20 +39,20 @@ NO_STREAMS: Final = Slices(np.empty(0, np.uint8), _NO_INTS, _NO_INTS)
 
 @dataclass(frozen=True, eq=False)
 class PostingLists:
-    """The lists of a query; `counts` has how many documents each list has, at least one.
+    """The posting lists of a query, each with at least one document.
 
     Attributes:
-        blocks: The blocks of all lists that there are.
-        last: The last document of each block.
-        best: The largest weight in each block.
-        first: Where the blocks of each list of the query begin.
-        stop: Where they end.
-        counts: How many documents each list has.
-        block_docs: How many documents a block has that is full.
-        is_varint: Whether the last documents of a list are stored as varints.
-        streams: The positions of each block, if there are any.
-        glances: The glances of all lists that have one.
-        glance: Where the glance of each list of the query begins, -1 if it has none.
+        blocks: The blocks of all lists in the shared arrays.
+        last_docs: The last document of each block.
+        block_max: The maximum weight in each block.
+        first: The first block of each list of the query.
+        stop: The end of its blocks.
+        counts: Number of documents of each list.
+        block_docs: Number of documents in a full block.
+        is_varint: Whether the tails of lists are stored as varints.
+        streams: The positions of each block, if any.
+        doc_weights: Document weights of all lists that have them.
+        weights_start: Start of the document weights of each list, -1 if it has none.
     """
 
     blocks: Slices
@@ -69,7 +69,7 @@ class PostingLists:
 
     @cached_property
     def arrays(self) -> tuple[Any, ...]:
-        """Everything but the positions, as a native kernel takes it; checked once."""
+        """Arguments for the native kernel, except positions."""
         weights_start = (
             np.full(len(self.counts), -1) if self.weights_start is None else self.weights_start
         )
@@ -84,12 +84,12 @@ class PostingLists:
 
     @cached_property
     def stream_arrays(self) -> tuple[Any, ...]:
-        """The positions, as a native kernel takes them."""
+        """Position arguments for the native kernel."""
         return slice_arrays(self.streams)
 
 
 def quantize_weights(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
-    """Return the glance of a list.
+    """Return the document weights of a list.
 
     >>> quantize_weights(4, np.array([1, 3], np.uint32), np.array([2.2, 0.01], np.float32)).tolist()
     [0, 255, 0, 2]
@@ -101,13 +101,13 @@ def quantize_weights(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
 
 
 class Ranking(NamedTuple):
-    """What documents are ranked by; a document is left out where `hidden` is not 0.
+    """Ranking parameters; documents with non-zero `hidden` are skipped.
 
     Attributes:
-        idf: What the weights of each list are multiplied with, above 0.
-        norms: What is added to the frequency below the line, for each document.
-        most: The most documents that are wanted.
-        hidden: Empty if no document is left out.
+        idf: Factor of the weights of each list, positive.
+        norms: Term added to the frequency in the BM25 denominator, by document.
+        limit: Maximum number of results.
+        hidden: Flags of documents to skip, or empty.
     """
 
     idf: Float32s

@@ -1,4 +1,4 @@
-"""What goes into and comes out of finding the rows of lists; see `reference/levels.py`."""
+"""Arguments and results of `take_row_levels`; see `reference/levels.py`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lancelet.kernels.arguments import Levels
 
 
 class PackedLevels(NamedTuple):
-    """Levels of chunks, a slice each, packed with `width` bits."""
+    """Levels of chunks, one slice each, bit-packed with `width` bits."""
 
     slices: Slices
     width: int
 
 
 class LevelLimits(NamedTuple):
-    """The greatest levels there are, and the greatest definition level with a value slot."""
+    """The maximum levels, and the maximum definition level with a value slot."""
 
     rep_max: int
     def_max: int
@@ -24,9 +24,9 @@ class LevelLimits(NamedTuple):
 
 
 class RowLevels(NamedTuple):
-    """The entries of some rows, and the value slots that they have.
+    """The entries of rows, and their value slots.
 
-    Slot i is value `within[i]` of the chunk at place `which[i]`; its bit in `validity` is 1 if its
+    Slot i is value `value_index[i]` of chunk `chunk_index[i]`; its bit in `validity` is 1 if its
     definition level is 0.
     """
 

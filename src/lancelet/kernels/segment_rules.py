@@ -1,15 +1,15 @@
-"""What texts of any script are cut by: a class for each character, and lists of words.
+"""Rules of word segmentation for any script: character classes and dictionaries.
 
-    a-z         A_LETTER                       letters beside letters are in one word
+    a-z         A_LETTER                     adjacent letters are in one word
     0-9         NUMERIC
-    '           SINGLE_QUOTE                 between letters, or between digits, it ends no word
-    Thai ko     complex_class(THAI, PLAIN)   scripts without blanks: the words are looked up
+    '           SINGLE_QUOTE                 no boundary between letters or between digits
+    Thai ko     complex_class(THAI, PLAIN)   scripts without spaces: segmented by dictionary
 
-The classes are those of the property Word_Break of Unicode, and one more for each language whose
-words are listed, with the part that a character has in a cluster, which no word ends within.
+Classes are those of the Unicode property Word_Break, plus one per language with a dictionary and
+cluster part. Words never end within a cluster.
 
-The words of all languages are one forest. A node is what words begin with; its children are next
-to each other, in the order of the UTF-16 units that they add.
+The dictionaries are a forest of tries. A node is a word prefix; its children are adjacent, ordered
+by their UTF-16 units.
 
     words to, too, a      nodes   0 root    1 a   2 t   3 to   4 too
                           unit              a     t     o      o
@@ -29,11 +29,11 @@ from lancelet.buffers import Bytes
 from lancelet.values import dataclass
 
 COMPLEX: Final = 32
-"""Classes from here on are of scripts without blanks."""
+"""First class of scripts without spaces."""
 
 
 class CharacterClass(IntEnum):
-    """What a character is to the rules; `native/src/segments.cpp` has the same numbers."""
+    """Character classes, numbered as in `native/src/segments.cpp`."""
 
     OTHER = 0
     CR = 1
@@ -59,7 +59,7 @@ class CharacterClass(IntEnum):
 
 
 class Language(IntEnum):
-    """Languages that put no blanks between words; the forest has their roots in this order."""
+    """Languages without spaces between words, in the order of their roots in the forest."""
 
     UNLISTED = 0
     THAI = 1
@@ -70,7 +70,7 @@ class Language(IntEnum):
 
 
 class ClusterPart(IntEnum):
-    """What a character does in a cluster: a mark joins, and so do consonants that are linked."""
+    """Role of a character in a cluster: marks join, and so do linked consonants."""
 
     PLAIN = 0
     MARK = 1
@@ -80,7 +80,7 @@ class ClusterPart(IntEnum):
 
 
 def complex_class(language: Language, part: ClusterPart) -> int:
-    """Return the class of characters of a language.
+    """Return the class of a language's characters with a cluster part.
 
     >>> complex_class(Language.THAI, ClusterPart.MARK)
     41
@@ -90,14 +90,14 @@ def complex_class(language: Language, part: ClusterPart) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SegmentRules:
-    """The class of each character and the words of each language.
+    """Character classes and dictionaries.
 
     Attributes:
-        classes: The class of each character, by its code.
-        units: The last UTF-16 unit of what each node of the forest stands for.
-        children: The first child of each node.
-        num_children: How many children each has.
-        is_word: Whether a word ends at each.
+        classes: Class of each character by code point.
+        units: Last UTF-16 unit of each node.
+        children: First child of each node.
+        num_children: Number of children of each node.
+        is_word: Whether a word ends at each node.
     """
 
     classes: Bytes

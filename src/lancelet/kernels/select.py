@@ -1,12 +1,12 @@
-"""Which implementation of the kernels this process uses, decided once, at import.
+"""Selection of the kernel implementation, once per process at import.
 
-The native module where it can be imported, with the code for the best instruction set of this
-machine; else the NumPy definitions, with one warning, because they are slower by ten times and
-more. `LANCELET_KERNELS` decides otherwise, for tests and for the day one doubts a kernel:
+By default, this is the native module with the best instruction set of the machine. If it is
+missing, NumPy is used and a warning is issued, because it is at least ten times slower. The
+environment variable `LANCELET_KERNELS` overrides the selection:
 
-    LANCELET_KERNELS=reference     the NumPy definitions, no warning
-    LANCELET_KERNELS=native        the native module, and an error where it is missing
-    LANCELET_KERNELS=x86-64-v2     the same, with the code for this instruction set
+    LANCELET_KERNELS=reference     NumPy, without a warning
+    LANCELET_KERNELS=native        the native module; an error if it is missing
+    LANCELET_KERNELS=x86-64-v2     the native module with this instruction set
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ENVIRONMENT: Final = "LANCELET_KERNELS"
 
 
 class SlowKernelsWarning(RuntimeWarning):
-    """The native kernels are missing, so the NumPy definitions do the work."""
+    """The native kernels are not installed, so the slower NumPy implementations are used."""
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """Return the instruction sets this machine has native kernels for, worst first."""
+    """Return the supported instruction sets with native kernels, in ascending order."""
     try:
         import lancelet.kernels._native as _native  # noqa: PLC0415, PLR0402  the module may be missing
     except ImportError:
@@ -34,7 +34,7 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def use_instruction_set(name: str) -> None:
-    """Call the native code of another instruction set from now on, in the whole process."""
+    """Switch the native kernels of the process to another instruction set."""
     import lancelet.kernels._native as _native  # noqa: PLC0415, PLR0402  the module may be missing
 
     _native.use_set(name.replace("-", "_"))
@@ -60,7 +60,7 @@ def _choose() -> bool:
     available = instruction_sets()
     if requested not in ("", "native", *available):
         raise InvalidInputError(
-            f"{_ENVIRONMENT} names kernels that this machine does not have",
+            f"{_ENVIRONMENT} names kernels that are not available",
             found=requested,
             available=("reference", "native", *available),
         )

@@ -1,4 +1,4 @@
-"""Small pages before and after they are encoded: what kernels are given, and what they find."""
+"""Arguments and results of the small page encoder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lancelet.buffers import Bytes, Int64s
 class SmallPage(NamedTuple):
     """The values of a page.
 
-    They have `bits` each, from bit `first_bit` on, or are strings whose offsets have as many bits
-    and begin at that of the first byte of `values`. Of what is missing there are levels, or bits of
-    validity from bit `valid_from` on, or neither if nothing is.
+    Numbers have `bits` each, from bit `first_bit` on. Strings have offsets of that width, relative
+    to the first byte of `values`. Nulls are given by levels, or by validity bits from bit
+    `valid_from` on, or neither.
     """
 
     bits: int
@@ -29,10 +29,10 @@ class SmallPage(NamedTuple):
 
 
 class Found(IntEnum):
-    """The columns of what was found out about pages, and where their buffers are.
+    """Result columns of an encoded page.
 
-    Bytes of encodings include the frames of chunks, and are -1 where one was not tried. What a
-    dictionary would be is told wherever one was tried.
+    Sizes of encodings include chunk headers, and are -1 for encodings that were not tried.
+    Dictionary columns are set if a dictionary was tried.
     """
 
     KIND = 0
@@ -54,7 +54,7 @@ class Found(IntEnum):
 
 
 class SmallPages(NamedTuple):
-    """Pages in one buffer: words, chunks and items of a dictionary behind each other for each."""
+    """Encoded pages in one buffer: chunk table, chunks and dictionary items of each."""
 
     data: Bytes
     found: Int64s

@@ -1,10 +1,9 @@
-"""Numbers for words that last: the first word that is met is 0, and no word gets another number.
+"""Persistent token ids: tokens are numbered from 0 in order of first occurrence.
 
-    number  to be or to      0 1 2 0      words to be or
-    number  be not           1 3          words to be or not
+    ids of  to be or to      0 1 2 0      tokens to be or
+    ids of  be not           1 3          tokens to be or not
 
-Of each word the bytes and their hash are kept, and slots by which a word is found: as many as
-twice the words that fit, so that every search ends.
+The table stores the bytes and hash of each token, and a hash table of at least twice the capacity.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ N = TypeVar("N", bound=np.generic)
 
 _TOKENS_MIN: Final = 64
 _TOKEN_BYTES: Final = 8
-"""A guess of how many bytes a word has."""
+"""Estimated size of a token."""
 NO_TOKEN: Final = 0xFFFFFFFF
 
 
 class TokenTable:
-    """The words that were numbered; grown by whoever numbers more."""
+    """A growing table of distinct tokens."""
 
     def __init__(self) -> None:
-        """Start without words."""
+        """Create an empty table."""
         self.slots: UInt32s = np.full(2 * _TOKENS_MIN, NO_TOKEN, np.uint32)
         self.hashes = np.empty(_TOKENS_MIN, np.uint64)
         self.ends: Int64s = np.empty(_TOKENS_MIN, np.int64)
@@ -37,11 +36,11 @@ class TokenTable:
         self.state: Int64s = np.zeros(2, np.int64)
 
     def __len__(self) -> int:
-        """Return how many words there are."""
+        """Return the number of tokens."""
         return int(self.state[0])
 
     def tokens(self, start: int) -> list[bytes]:
-        """Return the words from a number on."""
+        """Return the tokens with ids from `start` on."""
         ends = self.ends[start : len(self)].tolist()
         first = int(self.ends[start - 1]) if start else 0
         text = self.text[first : int(self.state[1])].tobytes()
@@ -49,7 +48,7 @@ class TokenTable:
         return [text[a - first : b - first] for a, b in zip(starts, ends, strict=False)]
 
     def grow(self, size: int) -> bool:
-        """Make room for a word of so many bytes; return whether there are new, empty slots."""
+        """Make room for a token of `size` bytes; return whether the hash table was reset."""
         used = int(self.state[1])
         if used + size > len(self.text):
             self.text = _grown(self.text, used, 2 * used + size)

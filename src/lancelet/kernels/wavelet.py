@@ -1,4 +1,4 @@
-"""Wavelet trees: bytes as bits in a tree of nodes, so that equal bytes are counted fast."""
+"""Wavelet trees: bytes as bits in a tree of nodes, for fast rank queries."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
 NODES_MAX: Final = 255
-"""A tree of two children each, whose leaves are bytes, has no more."""
+"""Maximum number of nodes of a binary tree with 256 leaves."""
 
 STEPS_PER_ROW: Final = 256
-"""How much farther from a sample than samples are apart rows may be, on average."""
+"""Maximum average distance of rows from samples, relative to the sample rate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaveletTree:
-    """The tree of the last column of a text's sorted rotations, its Burrows-Wheeler transform.
+    """The wavelet tree of the Burrows-Wheeler transform of a text.
 
-    Node i has the bits `words[starts[i] : starts[i + 1]]`, as many as `bits[i]`, one for each byte
-    below it: 0 if that is below the first of `children[2 * i : 2 * i + 2]`, 1 if below the
-    second. A child is the number of a node, above that of its parent, or -1 - byte. `ranks` has
-    how many bits are set before each word, and at the end, of each node. `counts` has how many
-    bytes are below each byte value, and in all.
+    Node i has `bits[i]` bits in `words[starts[i] : starts[i + 1]]`, one per byte below it: 0 if the
+    byte is below the first of `children[2 * i : 2 * i + 2]`, 1 if below the second. A child is a
+    node index, above that of its parent, or -1 - byte. `ranks` has the number of set bits before
+    each word and in each node. `counts` has the number of bytes below each byte value, and in
+    total.
     """
 
     words: UInt64s
@@ -41,10 +41,10 @@ class WaveletTree:
 
     @property
     def length(self) -> int:
-        """How long the text is."""
+        """Length of the text in bytes."""
         return int(self.counts[-1])
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
         return self.words.nbytes + self.ranks.nbytes

@@ -1,4 +1,4 @@
-"""The shape of full-zip items, and what both implementations check of items and levels."""
+"""Shape of full-zip items, and shared validation of items and levels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ZipShape:
-    """How the control words of a full-zip page read.
+    """Layout of the control words of a full-zip page.
 
-    `max_visible_def` is the largest definition level that still owns a value slot; without list
-    layers that is every level.
+    `max_visible_def` is the largest definition level with a value slot; without list layers that is
+    every level.
     """
 
     bits_rep: int
@@ -36,16 +36,16 @@ class ZipShape:
         return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
 
     def definition(self, control: Any) -> Any:
-        """Return the definition level in a control word, or in each of many."""
+        """Return the definition level of one or many control words."""
         return control & ((1 << self.bits_def) - 1)
 
     def is_visible(self, control: Any) -> Any:
-        """Return whether the item of a control word, or of each of many, owns a value slot."""
+        """Return whether items, given by control words, have a value slot."""
         return self.definition(control) <= self.max_visible_def
 
 
 def check_item_bytes(shape: ZipShape, value_bytes: int) -> None:
-    """Check that an item has bytes, without which there is no telling how many there are."""
+    """Raise unless items have at least one byte, which is needed to count them."""
     if value_bytes < 0 or shape.control_bytes + value_bytes == 0:
         raise InvalidInputError("an item has at least one byte", value_bytes=value_bytes)
 
@@ -53,7 +53,7 @@ def check_item_bytes(shape: ZipShape, value_bytes: int) -> None:
 def check_zipped(
     rep: npt.NDArray[np.uint16], definition: npt.NDArray[np.uint16], shape: ZipShape, slots: int
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return control words and which items are visible, for levels that fit their values."""
+    """Return control words and the mask of visible items; raise unless levels and values match."""
     count = len(rep) if shape.bits_rep else len(definition) if shape.bits_def else slots
     if len(rep) != (count if shape.bits_rep else 0):
         raise InvalidInputError("repetition levels do not fit the items", levels=len(rep))

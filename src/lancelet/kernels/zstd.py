@@ -1,10 +1,10 @@
-"""Zstandard frames by the library, many in one call: the definition, and what compresses.
+"""Zstandard compression by the zstandard library, many frames per call; the reference.
 
-A stored frame may start with its plain size as a u64. Some writers leave that out, which the
-magic number of the frame gives away; then the frame itself must say its size.
+A stored frame may start with its uncompressed size as a u64. Some writers omit it, which the
+frame's magic number reveals; then the frame itself must state its size.
 
-    u64 16000 | 28 b5 2f fd ...     16000 bytes, checked against what the frame could hold
-    28 b5 2f fd ...                 as many bytes as the frame states
+    u64 16000 | 28 b5 2f fd ...     16000 bytes, validated against the maximum ratio
+    28 b5 2f fd ...                 the size stated by the frame
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _REPEATED: Final = 1
 _COMPRESSED: Final = 2
 _SKIPPABLE: Final = 0x184D2A50
 RATIO_MAX: Final = _BLOCK_BYTES_MAX // _BLOCK_HEAD_BYTES
-"""A block yields at most 128 KiB and has a header of 3 bytes."""
+"""Maximum compression ratio: a block has at most 128 KiB and a header of 3 bytes."""
 _SIZE_MAX: Final = 1 << 31
-"""A frame that has to say its own size, or have it measured, is never larger."""
+"""Maximum size of a frame without a size prefix."""
 _PART_BYTES: Final = 1 << 20
 _LEVEL: Final = 3
 PREFIX_WORD_BYTES: Final = (4, 8, 16, 32)
-"""The bytes of words that are coded without a search."""
+"""Supported word widths of `zstd_encode_prefixes`."""
 
 _KERNEL: Final = "zstd_decompress_chunks"
 
@@ -40,10 +40,10 @@ _KERNEL: Final = "zstd_decompress_chunks"
 def zstd_decompress_chunks(
     slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
 ) -> Slices:
-    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices.
+    """Decompress each slice; without `out_sizes`, sizes are read from the slices.
 
-    A slice that claims more than `most` bytes, or than its frame could hold, is corrupt. One
-    without any bytes decompresses to nothing.
+    Raise `CorruptDataError` if a size exceeds `most` or the maximum ratio. Empty slices decompress
+    to nothing.
     """
     frames, sizes = zstd_frames(slices, out_sizes, most)
     return decompress_frames(frames, sizes)
@@ -52,7 +52,7 @@ def zstd_decompress_chunks(
 def zstd_frames(
     slices: Slices, out_sizes: Int64s | None, most: Int64s | None
 ) -> tuple[Slices, Int64s]:
-    """Return the frames without sizes in front, and their plain sizes, which they could have."""
+    """Return the frames without size prefixes, and their validated uncompressed sizes."""
     check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
     bad = (sizes < 0) | (sizes // RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
@@ -65,10 +65,9 @@ def zstd_frames(
 
 
 def check_large_frames(frames: Slices, sizes: Int64s) -> None:
-    """Check that frames which claim more than a block have the blocks for it.
+    """Raise unless frames of more than one block have enough blocks for their size.
 
-    What a frame of a few bytes could hold at most, if each of its bytes were well chosen, is far
-    more than what this one does.
+    The maximum ratio alone would accept far larger sizes.
     """
     for index in np.flatnonzero(sizes > _BLOCK_BYTES_MAX).tolist():
         size = int(sizes[index])
@@ -77,7 +76,7 @@ def check_large_frames(frames: Slices, sizes: Int64s) -> None:
 
 
 def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
-    """Return the most bytes that the blocks of frames behind each other hold, up to `enough`."""
+    """Return the maximum total size of the blocks in consecutive frames, up to `enough`."""
     total, end = 0, len(frame)
     start = 0
     while total < enough and end - start >= 9:
@@ -94,7 +93,7 @@ def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
         while not is_last and total < enough and end - at >= _BLOCK_HEAD_BYTES:
             head = int.from_bytes(frame[at : at + _BLOCK_HEAD_BYTES], "little")
             is_last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
-            # A compressed block does not say how much it holds.
+            # A compressed block does not store its size.
             total += _BLOCK_BYTES_MAX if kind == _COMPRESSED else min(size, _BLOCK_BYTES_MAX)
             at += _BLOCK_HEAD_BYTES + (1 if kind == _REPEATED else size)
         start = at + 4 * has_checksum
@@ -102,8 +101,8 @@ def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
 
 
 def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
-    """Decompress frames whose plain sizes were checked."""
-    # The library takes a size of 0 for an unknown one, so empty results are checked one by one.
+    """Decompress frames with validated sizes."""
+    # The library treats size 0 as unknown, so empty results are checked one by one.
     for index in np.flatnonzero((frames.size > 0) & (sizes == 0)).tolist():
         if _plain_size(frames, index) != 0:
             raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=index)
@@ -117,7 +116,7 @@ def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
         )
     except zstandard.ZstdError as error:
         raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=0) from error
-    # A segment is a buffer, which its stub does not say.
+    # A segment is a buffer, which its stub lacks.
     parts = [found[index] for index in range(len(found))]
     plain = np.frombuffer(b"".join(parts), np.uint8)  # type: ignore[arg-type]
     if plain.nbytes != int(sizes.sum()):
@@ -126,14 +125,14 @@ def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
 
 
 def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
-    """Compress each slice to a frame; `sized` puts the plain size in front as a u64."""
+    """Compress each slice to a frame; `sized` adds the uncompressed size as a u64 prefix."""
     check_slices(slices, kernel="zstd_compress_chunks")
     if not -100 <= level <= zstandard.MAX_COMPRESSION_LEVEL:
-        raise InvalidInputError("Zstandard has no such level", level=level)
+        raise InvalidInputError("unsupported Zstandard level", level=level)
     compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
     frames: list[bytes | zstandard.BufferSegment] = [compressor.compress(b"")] * len(slices)
     if slices.size.any():
-        # One call for all: threads that take turns in the interpreter would wait at each chunk.
+        # One call, so that the interpreter lock is released only once.
         found = compressor.multi_compress_to_buffer(_segments(slices))
         frames = [found[index] for index in range(len(found))]
     sizes = np.array([len(frame) for frame in frames], np.int64)
@@ -142,27 +141,27 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
         heads = slices.size.astype("<u8").view("V8")
         parts = [part for pair in zip(heads, frames, strict=True) for part in pair]
         sizes += 8
-    # A segment is a buffer, which its stub does not say.
+    # A segment is a buffer, which its stub lacks.
     return slices_of_sizes(np.frombuffer(b"".join(parts), np.uint8), sizes)  # type: ignore[arg-type]
 
 
 def zstd_encode_prefixes(
     slices: Slices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
 ) -> Slices:
-    """Compress chunks that begin with words; which frames come out is not defined.
+    """Compress chunks that start with fixed-width words; the frames depend on the implementation.
 
     Args:
         slices: The chunks.
-        words: How many bytes of each are words.
-        word_bytes: The bytes of a word: 4, 8, 16 or 32.
-        sized: Whether to put the plain size in front as a u64.
+        prefix_bytes: Size of the words in each chunk.
+        word_bytes: Width of a word: 4, 8, 16 or 32 bytes.
+        sized: Whether to add the uncompressed size as a u64 prefix.
     """
     check_prefixes(slices, prefix_bytes, word_bytes=word_bytes)
     return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
 def check_prefixes(slices: Slices, prefix_bytes: Int64s, *, word_bytes: int) -> None:
-    """Check that whole words lie in their chunks."""
+    """Raise unless prefixes are within their chunks and consist of whole words."""
     kernel = "zstd_encode_prefixes"
     if word_bytes not in PREFIX_WORD_BYTES:
         raise InvalidInputError("words have 4, 8, 16 or 32 bytes", word_bytes=word_bytes)
@@ -178,7 +177,7 @@ def _segments(slices: Slices) -> zstandard.BufferWithSegments:
 
 
 def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
-    """Return the frames without sizes in front, and the plain size that each claims."""
+    """Return the frames without size prefixes, and the uncompressed size of each."""
     empty = slices.size == 0
     short = ~empty & (slices.size < 8)
     if short.any():
@@ -196,7 +195,7 @@ def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
 
 
 def _plain_size(frames: Slices, index: int) -> int:
-    """Return the size a frame states, or, if it states none, the size it turns out to have."""
+    """Return the stated size of a frame, or else its measured size."""
     frame = frames.slice_bytes(index).data
     try:
         stated = int(zstandard.frame_content_size(frame))

@@ -1,4 +1,4 @@
-"""Kernels by the native module: the same names and signatures as `lancelet.kernels.reference`."""
+"""Native kernels, with the names and signatures of `lancelet.kernels.reference`."""
 
 from lancelet.kernels.topics import bind
 

@@ -1,7 +1,7 @@
-"""Memory for results: Arrow's pool for large ones, because fresh pages cost more than decoding.
+"""Output memory, allocated from Arrow's pool if large.
 
-NumPy gives large arrays back to the system at once, so that each call pays for page faults
-again; the pool keeps them for the next call.
+NumPy returns large arrays to the system, so each call would pay page faults again. The pool reuses
+memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POOL_FROM_BYTES: Final = 64 * 1024
 
 
 def empty(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return an uninitialised, aligned array of `count` items."""
+    """Return an uninitialized, aligned array of `count` items."""
     size = count * dtype.itemsize
     if size < _POOL_FROM_BYTES:
         return np.empty(count, dtype)
@@ -27,5 +27,5 @@ def empty(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def empty_bytes(count: int) -> Bytes:
-    """Return `count` uninitialised bytes."""
+    """Return `count` uninitialized bytes."""
     return empty(count, np.dtype(np.uint8))

@@ -28,7 +28,7 @@ _BYTE: Final = np.dtype(np.uint8)
 
 
 def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
-    """Unpack inline blocks, one per slice, and keep the first `counts[i]` values of each."""
+    """Unpack one inline block per slice and return the first `counts[i]` values of each."""
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
     check_counts(counts, most=BLOCK, kernel=kernel)
@@ -40,7 +40,7 @@ def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray
 
 
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
-    """Unpack out-of-line blocks; the last, partial one is plain iff exactly its values are left."""
+    """Unpack out-of-line blocks; the last, partial block may be unpacked, as its size shows."""
     kernel = "unpack_blocks"
     dtype = word_type(word_bits)
     full_bytes, tail_bytes, plain = out_of_line_shape(
@@ -57,7 +57,7 @@ def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.ND
 
 
 def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
-    """Return the bits that the largest value of each `chunk` values needs."""
+    """Return the bit width of the largest value in each `chunk` values."""
     check_packed_chunk(chunk)
     word_bits = word_type(values.dtype.itemsize * 8).itemsize * 8
     widths = np.empty(-(-len(values) // chunk), _BYTE)
@@ -66,11 +66,11 @@ def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
 
 
 def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, Int64s, Int64s]:
-    """Pack each `chunk` values as an inline block of its own width, back to back."""
+    """Pack each `chunk` values as an inline block with its own width."""
     dtype = word_type(values.dtype.itemsize * 8)
     check_packed_chunk(chunk)
     widths = np.empty(-(-len(values) // chunk), _BYTE)
-    # As if no value could be packed; memory that is not touched is not used.
+    # Upper bound without packing; untouched memory is not committed.
     out = empty(len(widths) * (BLOCK + 1) * dtype.itemsize, _BYTE)
     status = _native.pack_chunks(as_bytes(values), chunk, dtype.itemsize * 8, widths, out)
     written = checked(status, kernel="pack_chunks")

@@ -12,7 +12,7 @@ from lancelet.kernels.faults import checked
 
 
 def crc32c(data: Bytes, seed: int = 0) -> int:
-    """Return the checksum of `data`, going on from the checksum `seed` of what came before."""
+    """Return the checksum of `data`, continuing from the checksum `seed`."""
     return checked(_native.crc32c(data, seed), kernel="crc32c")
 
 
@@ -38,7 +38,7 @@ def crc32c_verify(
     sums: npt.NDArray[np.uint32],
     verified: Bytes,
 ) -> int | None:
-    """Verify the blocks of a file that ranges touch; return one that is wrong, or None."""
+    """Verify the blocks of a file that ranges touch; return the index of a wrong one, or None."""
     check_block_bytes(block_bytes)
     arguments = (*slice_arrays(file_ranges), block_bytes, *own, sums, verified)
     found = checked(_native.crc32c_verify(*arguments), kernel="crc32c_verify")

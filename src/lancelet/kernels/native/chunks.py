@@ -1,4 +1,4 @@
-"""Finding chunks and their parts by `native/src/chunks.cpp`; `reference/chunks.py` defines it."""
+"""Chunk tables and headers by `native/src/chunks.cpp`; `reference/chunks.py` defines them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lancelet.kernels.faults import checked
 
 
 def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Find the parts that hold ascending rows, where part i has `bounds[i]` up to `bounds[i+1]`."""
+    """Find the parts of ascending rows, where part i has rows `bounds[i]` to `bounds[i+1]`."""
     parts, part_indices, within = np.empty((3, len(rows)), np.int64)
     status = _native.locate_rows(as_int64s(bounds), as_int64s(rows), parts, part_indices, within)
     return parts[: checked(status, kernel="locate_rows")], part_indices, within
@@ -26,10 +26,10 @@ def locate_chunks(
     *,
     count_max: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Read the words of pages: position, size and number of values of each chunk of each page."""
+    """Read chunk tables: position, size and number of values of each chunk of each page."""
     kernel = "locate_chunks"
     arrays = slice_arrays(tables, num_values, data_position, data_bytes)
-    # No more than what the words of all pages could say, whatever their sizes claim.
+    # Bounded by the size of the chunk tables.
     room = max(0, int((tables.size // max(1, entry_bytes)).sum()))
     position, size, count = np.empty((3, room), np.int64)
     status = _native.locate_chunks(
@@ -50,7 +50,7 @@ def locate_chunks(
 def split_chunks(
     slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
 ) -> tuple[Int64s, ...]:
-    """Take chunks apart, checking that every part lies within its chunk."""
+    """Return the number of levels of each chunk, and position and size of its buffers."""
     rows = 2 * (num_levels + num_buffers) - 1
     out = np.empty((max(0, rows), len(slices)), np.int64)
     status = _native.split_chunks(

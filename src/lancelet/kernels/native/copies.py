@@ -1,4 +1,4 @@
-"""Moving many pieces of bytes by `native/src/copies.cpp`; `reference/copies.py` defines it."""
+"""Gather and scatter of byte ranges by `native/src/copies.cpp`; see `reference/copies.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lancelet.kernels.offsets import Offsets, offsets_of
 
 
 def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
-    """Copy each slice to its position in `out`; where they overlap, the last one wins."""
+    """Copy each slice to its position in `out`; later slices overwrite earlier ones."""
     arrays = slice_arrays(slices, out_position)
     checked(_native.copy_slices(*arrays, out, as_int64s(out_position)), kernel="copy_slices")
 
 
 def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
-    """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
+    """Copy slices to ascending positions of a new buffer, with `pad` bytes in between."""
     arrays = slice_arrays(slices, out_position)
     check_layout(slices, out_position, out_bytes)
     out = empty_bytes(out_bytes)
@@ -49,7 +49,7 @@ def take_fixed(source: Bytes, position: Int64s, width: int) -> Bytes:
 
 
 def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets, Bytes]:
-    """Gather values by row; rows may repeat and come in any order."""
+    """Gather values by row; rows may repeat and be in any order."""
     kernel = "take_variable"
     position = np.empty(len(rows), np.int64)
     size = np.empty(len(rows), np.int64)

@@ -1,4 +1,4 @@
-"""Looking up dictionaries by `native/src/dictionary.cpp`; `reference/dictionary.py` defines it."""
+"""Dictionary lookup by `native/src/dictionary.cpp`; `reference/dictionary.py` defines it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.offsets import Offsets, check_has_offsets
 
 _FIXED_BYTES_MAX: Final = (1 << 31) - 1
-"""More bytes may not fit the offsets, which the general kernel has the words for."""
+"""Larger results may exceed the offsets, which the general kernel reports."""
 
 
 def lookup_fixed(items: Bytes, item_bytes: int, indices: npt.NDArray[Any]) -> Bytes:
@@ -33,11 +33,11 @@ def lookup_variable(
 ) -> tuple[Offsets, Bytes]:
     """Return the byte string at each unsigned index, with offsets of the same width.
 
-    Strings of one size, such as codes of a letter, are looked up like numbers.
+    Strings of equal size, such as one-letter codes, use the fixed-width lookup.
     """
     kernel = "lookup_variable"
     check_has_offsets(offsets, kernel=kernel)
-    # Of fewer strings than there are items, it takes longer to find out than it saves.
+    # For fewer indices than items, the check costs more than it saves.
     size = _common_size(offsets, data) if len(offsets) <= len(indices) else 0
     if size and len(indices) <= _FIXED_BYTES_MAX // size:
         fixed = empty(len(indices) + 1, offsets.dtype)
@@ -57,7 +57,7 @@ def lookup_variable(
 
 
 def _common_size(offsets: Offsets, data: Bytes) -> int:
-    """Return the size of all strings if it is the same and they lie in their data, else 0."""
+    """Return the common size of all strings, or 0 if sizes differ or offsets are invalid."""
     if len(offsets) < 2 or not 0 <= int(offsets[0]) <= int(offsets[-1]) <= data.nbytes:
         return 0
     size = int(offsets[1]) - int(offsets[0])

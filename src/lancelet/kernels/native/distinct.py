@@ -1,4 +1,4 @@
-"""Repetition in groups by `native/src/distinct.cpp`; `reference/distinct.py` defines it."""
+"""Distinct counts and dictionary encoding by `native/src/distinct.cpp`; see the reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lancelet.kernels.offsets import Offsets
 def count_distinct_fixed(
     values: Bytes, value_bytes: int, rows: int, most: int
 ) -> tuple[Int64s, Int64s]:
-    """Return how many runs each `rows` values have, and how many of them differ."""
+    """Return the number of runs and of distinct values of each `rows` values."""
     count = check_whole_values(values, value_bytes)
     check_groups(rows, most)
     runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
@@ -34,7 +34,7 @@ def count_distinct_fixed(
 def count_distinct_strings(
     offsets: Offsets, data: Bytes, rows: int, most: int
 ) -> tuple[Int64s, Int64s]:
-    """Return the same of strings."""
+    """Return the number of runs and of distinct strings of each `rows` strings."""
     check_groups(rows, most)
     count = max(len(offsets) - 1, 0)
     runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
@@ -48,11 +48,7 @@ def count_distinct_strings(
 def byte_entropy_sums(
     values: Bytes, value_bytes: int, rows: int, step: int
 ) -> npt.NDArray[np.float64]:
-    """Return how regular the bytes of every `step`-th of each `rows` values are.
-
-    For each group that is n log2 n added up over how often each byte occurs at its place in a
-    value, and the same over how often each difference from the byte before does.
-    """
+    """Return the entropy sums of the bytes of every `step`-th of each `rows` values."""
     count = check_whole_values(values, value_bytes)
     check_groups(rows, step - 1)
     out = np.empty((count // rows, 2))
@@ -69,7 +65,7 @@ def byte_entropy_sums(
 def dictionary_encode_fixed(
     values: Bytes, value_bytes: int, most: int
 ) -> tuple[Indices, Int64s] | None:
-    """Return which of the different values each is, and the rows where these come first."""
+    """Return the index of each value among the distinct values, and their first rows."""
     count = check_whole_values(values, value_bytes)
     check_distinct_limit(count, most)
     indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)
@@ -83,7 +79,7 @@ def dictionary_encode_fixed(
 def dictionary_encode_strings(
     offsets: Offsets, data: Bytes, most: int
 ) -> tuple[Indices, Int64s] | None:
-    """Return the same of strings."""
+    """Return the index of each string among the distinct strings, and their first rows."""
     count = max(len(offsets) - 1, 0)
     check_distinct_limit(count, most)
     indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)

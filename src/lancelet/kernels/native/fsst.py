@@ -1,7 +1,7 @@
 """FSST by `native/src/fsst.cpp` and `fsst_encode.cpp`; `reference/fsst.py` defines it.
 
-How many bytes come out is not known before. The decoder starts with a little room, stops when
-it is full, and goes on with the room that the rows so far make one expect.
+The decoded size is not stored. Decoding starts with a small output, stops when it is full, and
+continues with an output sized by the rows decoded so far.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROOM_FIRST: Final = 256 * 1024
 _GROWTH_MAX: Final = 8
 _SLACK: Final = 8
 _FIRST: Final = np.empty(0, np.int64)
-"""Every chunk is coded by the first table."""
+"""Every chunk uses the first table."""
 
 
 def fsst_decode_chunks(
@@ -52,7 +52,7 @@ def fsst_decode_chunks(
     out_bits: int,
     table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
-    """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
+    """Decode variable-width chunks of codes into Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
     arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
     check_slices(slices, counts, kernel=kernel)
@@ -93,7 +93,7 @@ def pick_fsst(
 def fsst_decode(
     offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Decode strings of codes that have Arrow offsets already."""
+    """Decode strings of codes with Arrow offsets."""
     kernel = "fsst_decode"
     table = _table(symbols, lengths, kernel)
     check_has_offsets(offsets, kernel=kernel)
@@ -110,12 +110,12 @@ def fsst_decode(
 def fsst_encode(
     offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes
 ) -> tuple[Offsets, Bytes]:
-    """Encode strings, each alone, with the longest symbol that fits at every step."""
+    """Encode each string greedily by the longest matching symbols."""
     kernel = "fsst_encode"
     check_symbols(symbols, lengths, kernel=kernel)
     check_offsets(offsets, data.nbytes, kernel=kernel)
     out_offsets = np.empty(len(offsets), offsets.dtype)
-    # Every byte escaped is the worst; memory that is not touched is not used.
+    # Upper bound with every byte escaped; untouched memory is not committed.
     out = empty_bytes(2 * (int(offsets[-1]) - int(offsets[0])) + _SLACK)
     status = _native.fsst_encode(
         as_bytes(offsets),
@@ -132,7 +132,7 @@ def fsst_encode(
 def _tables(
     symbols: Symbols, lengths: Bytes, table_indices: Int64s | None, chunks: int, kernel: str
 ) -> tuple[Symbols, Bytes, Int64s]:
-    """Return one or several whole tables, and which of them each chunk has."""
+    """Return one or more complete tables, and the table index of each chunk."""
     if table_indices is None:
         return (*_table(symbols, lengths, kernel), _FIRST)
     check_tables(symbols, lengths, table_indices, chunks=chunks, kernel=kernel)
@@ -140,13 +140,16 @@ def _tables(
 
 
 def _table(symbols: Symbols, lengths: Bytes, kernel: str) -> tuple[Symbols, Bytes]:
-    """Return symbols and lengths for every code; those that are not defined have length 0."""
+    """Return symbols and lengths for all 256 codes; undefined codes have length 0."""
     return _checked_table(symbols.tobytes(), lengths.tobytes(), kernel)
 
 
 @lru_cache(maxsize=256)
 def _checked_table(own_symbols: bytes, own_lengths: bytes, kernel: str) -> tuple[Symbols, Bytes]:
-    """Return what `_table` does; a few strings of a page take less than its table otherwise."""
+    """Return a complete, validated table.
+
+    Cached, because it costs more than decoding a few strings.
+    """
     symbols, lengths = np.frombuffer(own_symbols, np.uint64), np.frombuffer(own_lengths, np.uint8)
     check_symbols(symbols, lengths, kernel=kernel)
     all_symbols = np.zeros(256, np.uint64)
@@ -160,7 +163,7 @@ def _checked_table(own_symbols: bytes, own_lengths: bytes, kernel: str) -> tuple
 def _decode(
     decode: Callable[..., int], *, rows: int, code_bytes: int, out_bits: int, kernel: str
 ) -> tuple[Offsets, Bytes]:
-    """Decode all rows, with more room as often as it takes; no code makes more than 8 bytes."""
+    """Decode all rows, enlarging the output as needed; a code yields at most 8 bytes."""
     dtype = offset_type(out_bits)
     offsets = empty(rows + 1, dtype)
     offsets[0] = 0
@@ -180,7 +183,7 @@ def _decode(
 
 
 def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
-    """Choose at most 255 symbols for strings like these."""
+    """Return at most 255 symbols trained on a sample of these strings."""
     kernel = "fsst_train"
     check_offsets(offsets, data.nbytes, kernel=kernel)
     symbols, lengths = np.empty(255, np.uint64), np.empty(255, np.uint8)

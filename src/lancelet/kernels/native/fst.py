@@ -1,4 +1,4 @@
-"""Finite-state maps by `native/src/fst.cpp`; `reference/fst.py` defines them."""
+"""Finite-state transducers from keys to numbers, by `native/src/fst.cpp`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COMMON: Final = np.frombuffer(COMMON, np.uint8)
 _CODES: Final = np.zeros(256, np.uint8)
 _CODES[_COMMON] = np.arange(1, len(COMMON) + 1)
 _NODE_BYTES_MAX: Final = 1 << 13
-"""No node takes so many bytes."""
+"""Upper bound of the size of a node."""
 _KEY_BYTES: Final = 16
-"""A guess of how many bytes a word has, and its nodes in a map."""
+"""Estimated size of a key and its nodes."""
 _GROWTH: Final = 4
 
 
 def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int]:
-    """Return the nodes of words behind room for a header, and where the first node is."""
+    """Return the nodes of sorted keys, preceded by room for a header, and the root address."""
     root = np.empty(1, np.int64)
     arrays = as_int64s(offsets), as_bytes(data), as_int64s(numbers)
     room = _KEY_BYTES * len(numbers) + len(data) + _NODE_BYTES_MAX
@@ -39,7 +39,7 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
 
 
 def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
-    """Return the words of a map, at most so many: their bytes, where each ends, their numbers."""
+    """Return at most `most` keys: their bytes, the end of each, and their numbers."""
     ends, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
     room = _KEY_BYTES * most
     while True:

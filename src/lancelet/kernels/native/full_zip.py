@@ -30,7 +30,7 @@ _NONE: Final = np.empty(0, np.uint8)
 def unzip_fixed(
     slices: Slices, shape: ZipShape, value_bytes: int
 ) -> tuple[Levels, Levels, Bytes, Int64s]:
-    """Take apart items of fixed width, to the end of every slice."""
+    """Decode fixed-width items to the end of every slice."""
     kernel = "unzip_fixed"
     check_item_bytes(shape, value_bytes)
     items, totals = _count(slices, shape, value_bytes, 0, kernel)
@@ -57,7 +57,7 @@ def unzip_fixed(
 def unzip_variable(
     slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
 ) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
-    """Take apart items of variable width, to the end of every slice."""
+    """Decode variable-width items to the end of every slice."""
     kernel = "unzip_variable"
     check_offset_bytes(length_bytes)
     dtype = offset_type(out_bits)
@@ -87,7 +87,7 @@ def unzip_variable(
 def zip_fixed(
     rep: Levels, definition: Levels, values: Bytes, shape: ZipShape, value_bytes: int
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of fixed width; return the bytes and where each item starts, and the end."""
+    """Encode fixed-width items; return the bytes, and the start of each item and the end."""
     kernel = "zip_fixed"
     count = check_whole_values(values, value_bytes)
     control, _ = check_zipped(rep, definition, shape, count)
@@ -115,14 +115,14 @@ def zip_variable(
     shape: ZipShape,
     length_bytes: int,
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of variable width; return the bytes and where each item starts, and the end."""
+    """Encode variable-width items; return the bytes, and the start of each item and the end."""
     kernel = "zip_variable"
     check_offset_bytes(length_bytes)
     check_has_offsets(offsets, kernel=kernel)
     check_offsets(offsets, data.nbytes, kernel=kernel)
     control, _ = check_zipped(rep, definition, shape, len(offsets) - 1)
     starts = np.empty(len(control) + 1, np.int64)
-    # Room for every slot, present or not; what is not touched is not used.
+    # Upper bound; untouched memory is not committed.
     most = len(control) * (shape.control_bytes + length_bytes)
     out = empty_bytes(most + int(offsets[-1]) - int(offsets[0]))
     status = _native.zip_variable(
@@ -143,7 +143,7 @@ def zip_variable(
 def _count(
     slices: Slices, shape: ZipShape, value_bytes: int, length_bytes: int, kernel: str
 ) -> tuple[Int64s, Int64s]:
-    """Return the items of each slice, and of all: items, visible items and bytes of values."""
+    """Return the number of items per slice, and in total: items, visible items and value bytes."""
     items, totals = np.empty(len(slices), np.int64), np.empty(3, np.int64)
     status = _native.unzip_count(
         *slice_arrays(slices),

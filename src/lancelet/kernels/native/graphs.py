@@ -1,4 +1,4 @@
-"""Graphs of neighbours by `native/src/graphs.cpp`; `reference/graphs.py` defines them."""
+"""HNSW graphs by `native/src/graphs.cpp` and `graph_build.cpp`; see `reference/graphs.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lancelet.kernels.graph import (
 
 _ALL: Final = np.empty(0, np.uint8)
 _PART_MIN: Final = 16
-"""Fewer vectors than these are not worth a thread."""
+"""Minimum number of vectors per thread."""
 
 
 def build_graph(
@@ -36,7 +36,7 @@ def build_graph(
     side_by_side: ParallelMap = map,
     parts: int = 1,
 ) -> Graph:
-    """Return a graph of the rows of a matrix, each up to its highest level."""
+    """Build an HNSW graph of the rows of a matrix, each up to its highest level."""
     count, width = len(tops), int(tops.sum(dtype=np.int64))
     lists = (
         np.concatenate([[0], np.cumsum(tops, dtype=np.int64)]),
@@ -97,7 +97,7 @@ def search_graph(
     candidates: int,
     allowed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[UInt32s, npt.NDArray[np.float32]]:
-    """Return the rows nearest to a query, the best first, with how they compare."""
+    """Return the rows nearest to a query, best first, and their distances."""
     rows, distances = np.empty(candidates, np.uint32), np.empty(candidates, np.float32)
     found = _native.search_graph(
         as_bytes(vectors),
@@ -121,7 +121,7 @@ def search_graph(
 def edge_distances(
     graph: Graph, vectors: npt.NDArray[Any], comparison: Comparison
 ) -> npt.NDArray[np.float32]:
-    """Return how each neighbour compares with the vector whose list it is in."""
+    """Return the distance of each neighbor from the vector that owns the list."""
     out = np.empty(len(graph.neighbors), np.float32)
     status = _native.edge_distances(
         as_bytes(vectors),

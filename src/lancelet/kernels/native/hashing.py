@@ -41,7 +41,7 @@ def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
 
 
 def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
-    """Return the XXH64 of the bytes of every number, of 1, 2, 4 or 8 bytes."""
+    """Return the XXH64 of the bytes of every number of 1, 2, 4 or 8 bytes."""
     check_numbers(values)
     check_seed(seed)
     hashes = np.empty(len(values), np.uint64)
@@ -51,7 +51,7 @@ def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
 
 
 def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
-    """Return words mixed so that each bit depends on all; different words stay different."""
+    """Mix the bits of integers by a bijection."""
     check_seed(seed)
     out = empty(len(values), _UINT64)
     checked(_native.mix_integers(_aligned(values), seed, out), kernel="mix_integers")
@@ -59,7 +59,7 @@ def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
 
 
 def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
-    """Return where the buckets of the upper `bits` of hashes start, and the rows by bucket."""
+    """Return the start of each bucket of the upper `bits` of hashes, and the rows by bucket."""
     check_buckets(len(hashes), bits)
     starts, rows = empty((1 << bits) + 1, _INT32), empty(len(hashes), _INT32)
     checked(_native.bucket_rows(_aligned(hashes), bits, starts, rows), kernel="bucket_rows")
@@ -67,7 +67,7 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
 
 
 def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
-    """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
+    """Return the index of each probe among hashes sorted by bucket, or -1."""
     bits = check_bucket_count(starts)
     found = empty(len(probes), _INT32)
     status = _native.match_hashes(starts, _aligned(ordered), _aligned(probes), bits, found)
@@ -80,7 +80,7 @@ def _aligned(values: Hashes) -> Hashes:
 
 
 def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
-    """Return filters one after another: each has the hashes up to its stop."""
+    """Return concatenated Bloom filters; filter i has the hashes before `stops[i]`."""
     check_filters((), filter_bytes)
     filters = np.empty(len(stops) * filter_bytes, np.uint8)
     status = _native.build_filters(_aligned(hashes), as_int64s(stops), filters)
@@ -91,7 +91,7 @@ def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
 def probe_filters(
     data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
 ) -> npt.NDArray[np.bool_]:
-    """Return for each filter, a part of `data`, and each hash whether it may have been added."""
+    """Return for each filter in `data` and each hash whether it may be contained."""
     check_filters((len(starts), len(sizes)), sizes)
     found = np.empty((len(starts), len(hashes)), np.bool_)
     status = _native.probe_filters(

@@ -16,12 +16,12 @@ from lancelet.kernels.native.allocate import empty_bytes
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _GROWTH: Final = 4
-"""Binary form takes no more than this many bytes for each of text: `1.5,` is 13 bytes for 4."""
+"""Maximum size of the binary form per text byte; `1.5,` has 4 bytes of text and 13 in binary."""
 _DOCUMENT_BYTES: Final = 16
 
 
 def encode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s, Bytes]:
-    """Return documents, given as text, in binary form, and their offsets."""
+    """Return JSON texts in binary form, and their offsets."""
     check_documents(offsets, data, is_valid, kernel="encode_jsonb")
     text_bytes = int(offsets[-1] - offsets[0])
     out = empty_bytes(_GROWTH * text_bytes + _DOCUMENT_BYTES * len(is_valid))
@@ -31,7 +31,7 @@ def encode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s,
 
 
 def decode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s, Bytes]:
-    """Return binary documents as text without spaces, and their offsets."""
+    """Return binary documents as JSON texts without spaces, and their offsets."""
     check_documents(offsets, data, is_valid, kernel="decode_jsonb")
     arguments = (as_int64s(offsets), data, as_bytes(is_valid))
     ends = np.empty(len(offsets), np.int64)

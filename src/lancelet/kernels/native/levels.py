@@ -22,7 +22,7 @@ from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 
 LEVELS_MAX: Final = 1 << 32
-"""The most levels that one slice is believed to hold."""
+"""Maximum number of levels in a slice."""
 
 _LEVEL: Final = np.dtype(np.uint16)
 _NO_LEVELS: Final = np.empty(0, _LEVEL)
@@ -34,7 +34,7 @@ _NO_SLICES = (np.empty(0, np.uint8), np.empty(0, _INT64), np.empty(0, _INT64))
 def expand_list(
     repetition: Levels, definition: Levels, lengths: Int64s, *, continued: int
 ) -> tuple[Levels, Levels]:
-    """Return the levels after each entry has become the items of its list."""
+    """Return the levels after replacing each entry by the items of its list."""
     check_same_levels(repetition, definition, lengths)
     total = int(np.maximum(lengths, 1).sum())
     out = empty(total, _LEVEL), empty(total, _LEVEL)
@@ -54,7 +54,7 @@ def unravel_list(
     null_level: int,
     empty_level: int,
 ) -> tuple[Int64s, Bytes | None, Levels, Levels | None]:
-    """Take the lists of one layer off the levels."""
+    """Remove one list layer from the levels."""
     check_same_levels(repetition, definition)
     opened = int(np.count_nonzero(repetition >= list_level))
     offsets = empty(opened + 1, np.dtype(np.int64))
@@ -80,7 +80,7 @@ def unravel_list(
 
 
 def pack_validity(definition: Levels, *, slot_max: int, valid_max: int) -> tuple[Bytes, int]:
-    """Return a bitmap over entries up to `slot_max`, of those up to `valid_max`, and a count."""
+    """Return a bitmap of entries up to `slot_max`, valid up to `valid_max`, and its size."""
     bits = empty_bytes((len(definition) + 7) // 8)
     levels = np.ascontiguousarray(definition)
     slots = checked(
@@ -90,7 +90,7 @@ def pack_validity(definition: Levels, *, slot_max: int, valid_max: int) -> tuple
 
 
 def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
-    """Return how many of each chunk's `counts[i]` entries are at most `slot_max`."""
+    """Return the number of entries per chunk with a level of at most `slot_max`."""
     kernel = "count_slots"
     check_partition(counts, len(definition), kernel=kernel)
     out = np.empty(len(counts), np.int64)
@@ -100,7 +100,7 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
 
 
 def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
-    """Return the slots of some entries, ascending, leaving out those that have none."""
+    """Return the slots of ascending entries, skipping entries without a slot."""
     out = empty(len(entries), np.dtype(np.int64))
     levels = np.ascontiguousarray(definition)
     found = _native.rank_slots(levels, as_int64s(entries), slot_max, out)
@@ -118,7 +118,7 @@ def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
 
 
 def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
-    """Return the chunks that hold any of the rows; both ascend, each at most once."""
+    """Return the chunks that hold any of the ascending, unique rows."""
     out = np.empty(max(0, len(begun) - 1), np.int64)
     status = _native.chunks_of_rows(as_int64s(begun), as_int64s(ended), as_int64s(rows), out)
     return out[: checked(status, kernel="chunks_of_rows")]
@@ -134,10 +134,10 @@ def take_row_levels(
     rows: Int64s,
     limits: LevelLimits,
 ) -> RowLevels:
-    """Return the entries of rows, given all `chunks` that hold them and no other rows asked for."""
+    """Return the levels of rows, given all chunks that hold them."""
     if not len(num_levels) == len(counts) == len(chunks) == len(repetition.slices):
         raise InvalidInputError("every chunk has levels and values", chunks=len(chunks))
-    # Heads of chunks have 16 bits for the number of levels, so this is honest.
+    # Chunk headers limit the number of levels to 16 bits.
     room = max(0, int(num_levels.sum()))
     out_repetition = empty(room, _LEVEL)
     out_definition = _NO_LEVELS if definition is None else empty(room, _LEVEL)

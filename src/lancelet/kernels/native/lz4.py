@@ -20,7 +20,7 @@ from lancelet.kernels.native.allocate import empty_bytes
 def lz4_decompress_chunks(
     slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
 ) -> Slices:
-    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32."""
+    """Decompress each slice; without `out_sizes`, each starts with its size as a u32."""
     kernel = "lz4_decompress_chunks"
     blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
     out_size = as_int64s(sizes)
@@ -31,11 +31,11 @@ def lz4_decompress_chunks(
 
 
 def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
-    """Compress each slice; `sized` puts the plain size in front as a u32."""
+    """Compress each slice; `sized` adds the uncompressed size as a u32 prefix."""
     kernel = "lz4_compress_chunks"
     arrays = slice_arrays(slices)
     check_slices(slices, kernel=kernel)
-    # The most that a block may take, and the size in front; what is not touched is not used.
+    # Maximum block size and size prefix; untouched memory is not committed.
     out = empty_bytes(int((slices.size + slices.size // 255 + 20).sum()))
     sizes = np.empty(len(slices), np.int64)
     status = _native.lz4_compress_chunks(*arrays, int(sized), out, sizes)

@@ -1,4 +1,4 @@
-"""Mapping by `native/src/baseline/map_file.cpp`; `reference/map_file.py` defines it."""
+"""Memory maps by `native/src/baseline/map_file.cpp`; see `reference/map_file.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancelet.kernels.faults import checked
 
 
 class _Map:
-    """What an array over mapped bytes holds on to; the map goes when the last array does."""
+    """Owner of a map, which is unmapped with its last array."""
 
     __slots__ = ("__array_interface__", "_address", "_size")
 
@@ -28,7 +28,7 @@ class _Map:
         }
 
     def release_pages(self) -> None:
-        """Take the pages out of this process; nothing depends on whether the system does so."""
+        """Release the pages of this process; the system may ignore it."""
         _native.release_pages(self._address, self._size)
 
     def __del__(self, unmap: Callable[[int, int], int] = _native.unmap_file) -> None:
@@ -36,13 +36,13 @@ class _Map:
 
 
 def map_file(handle: int, size: int) -> Bytes:
-    """Return the first `size` bytes of an open file, without keeping it open."""
+    """Map the first `size` bytes of an open file, which may be closed afterwards."""
     address = _native.map_file(handle, size)
     if address < 0:
         raise OSError(-address, os.strerror(-address))
     if not address:
-        # A system whose maps are Python's business; elsewhere the definitions are not loaded.
-        from lancelet.kernels.reference.map_file import (  # noqa: PLC0415 - with it come all others
+        # Only platforms without native maps load the reference implementation.
+        from lancelet.kernels.reference.map_file import (  # noqa: PLC0415 - imports all reference kernels
             map_file as map_by_python,
         )
 
@@ -51,7 +51,7 @@ def map_file(handle: int, size: int) -> Bytes:
 
 
 def release_pages(source: Bytes) -> None:
-    """Take the pages of a map out of this process; they come back when they are looked at."""
+    """Release the memory of a map; pages are mapped again on access."""
     base: object = source.base
     if isinstance(base, _Map):
         base.release_pages()
@@ -64,5 +64,5 @@ def release_pages(source: Bytes) -> None:
 
 
 def read_ahead(slices: Slices, prefetched: Bytes) -> int:
-    """Ask the system to read what the slices cover and is not `prefetched`; return how often."""
+    """Prefetch the unchecked pages of the slices; return the number of requests."""
     return checked(_native.read_ahead(*slice_arrays(slices), prefetched), kernel="read_ahead")

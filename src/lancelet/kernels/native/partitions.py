@@ -1,4 +1,4 @@
-"""Nearest rows of partitions by `native/src/partitions.cpp`; the reference defines them."""
+"""Top-k search in partitions by `native/src/partitions.cpp`; see the reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scan_partitions(
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
-    """Return the addresses and scores of so many admitted rows at most, the nearest first."""
+    """Return the addresses and scores of the `count` nearest allowed rows, nearest first."""
     found = np.empty(count, np.uint64)
     scores = np.empty(count, np.float32)
     size = _native.scan_partitions(
@@ -59,7 +59,7 @@ def prefilter_rows(
     masks: RowMasks,
     allowed: npt.NDArray[np.bool_],
 ) -> None:
-    """Write whether each row of some partitions is in the mask of its fragment."""
+    """Set `allowed` for the rows of partitions by the masks of their fragments."""
     checked(
         _native.prefilter_rows(
             addresses,

@@ -1,4 +1,4 @@
-"""Plans of columns, and rows by them: `native/module/column_plan.hpp` and `take_planned.cpp`."""
+"""Column plans and point reads: `native/module/column_plan.hpp` and `take_planned.cpp`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _HEAD_VALUES: Final = 6
 _OUTPUT_VALUES: Final = 8
 _ROOM_MAX: Final = 1 << 24
 _SPARE_BYTES: Final = 4096
-"""So much memory may be held for nothing."""
+"""Larger unused parts of the output are released."""
 
 
 def plan_columns(
     metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
 ) -> list[ColumnPlan | None]:
-    """Return plans of columns, of which `metadata` has what the file says of each."""
+    """Return plans of columns from their stored metadata, or None for unsupported columns."""
     found: Any = _native.plan_columns(
         metadata.source,
         as_int64s(metadata.position),
@@ -39,7 +39,7 @@ def plan_columns(
 def take_rows(
     file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
 ) -> TakenRows | None:
-    """Return rows, in any order, of columns of a file; all of them have the rows."""
+    """Return rows, in any order, of columns of a file; all columns must have these rows."""
     result = np.empty(_HEAD_VALUES + _OUTPUT_VALUES * len(plans), np.int64)
     row_indices = as_int64s(rows)
     head_totals = np.zeros(3, np.int64)
@@ -61,7 +61,7 @@ def take_rows(
         head_totals += result[2:5]
         if used >= 0:
             break
-        # What was read says how much plain values take; only what is compressed takes more.
+        # The reads bound the size of uncompressed values; only compressed ones need more.
         room = max(2 * room, min(room + int(result[1]), _ROOM_MAX))
     if room > 2 * used + _SPARE_BYTES:
         out = out[:used].copy()

@@ -25,7 +25,7 @@ def encode_postings(
     block_docs: int = 128,
     is_varint: bool = True,
 ) -> tuple[Bytes, Int64s]:
-    """Return the blocks of lists of `counts[i]` documents, and where each block ends."""
+    """Return the blocks of lists of `counts[i]` documents, and the end of each block."""
     end = np.empty(len(block_scores), np.int64)
     out = empty_bytes(64 * (len(block_scores) + 1) + 10 * len(docs))
     arrays = np.ascontiguousarray(docs), np.ascontiguousarray(freqs), as_int64s(counts)
@@ -49,7 +49,7 @@ def decode_postings(
 
 
 def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
-    """Return streams of `counts[i]` values, and where each ends."""
+    """Return streams of `counts[i]` values, and the end of each."""
     end = np.empty(len(counts), np.int64)
     out = empty_bytes(1024 + 5 * len(values) + len(values) // 128)
     status = _native.encode_streams(np.ascontiguousarray(values), as_int64s(counts), out, end)
@@ -59,7 +59,7 @@ def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
 def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
     """Return the values of streams of `counts[i]` values."""
     kernel = "decode_streams"
-    # A run of 128 takes at least a byte.
+    # A run of 128 has at least one byte.
     most = (int(streams.size.max()) if len(streams) else 0) * 128
     check_counts(counts, most=most, kernel=kernel)
     values = empty(int(counts.sum()), _UINT32)
@@ -71,11 +71,11 @@ def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
 def encode_impacts(
     docs: UInt32s, freqs: UInt32s, counts: Int64s, codes: Bytes, *, block_docs: int = 128
 ) -> tuple[Bytes, Int64s]:
-    """Return what may score best in each block of lists, then in every 32, and where each ends."""
+    """Return the impacts of the blocks of lists, then of each 32 blocks, and the end of each."""
     blocks = -(-counts // block_docs)
     entries = int((blocks + -(-blocks // BLOCKS_PER_GROUP)).sum())
     end = np.empty(entries, np.int64)
-    # A document adds a pair of at most six bytes, on both levels, and an entry ten more.
+    # Per document at most six bytes on each of two levels, and ten more per entry.
     out = empty_bytes(2048 + 16 * entries + 12 * len(docs))
     arrays = np.ascontiguousarray(docs), np.ascontiguousarray(freqs), as_int64s(counts)
     status = _native.encode_impacts(*arrays, codes, block_docs, out, end)

@@ -15,11 +15,11 @@ from lancelet.kernels.faults import checked
 Flags: TypeAlias = npt.NDArray[np.bool_]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 PackedRanges: TypeAlias = tuple[Int64s, Int64s, Int64s]
-"""Ranges of many owners: those of owner i are `bounds[i]` to `bounds[i + 1]`; position and size."""
+"""Ranges of many owners: owner i has `bounds[i]` to `bounds[i + 1]`; position and size."""
 
 
 def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return where the embedded messages `field` of a message start, with and without head."""
+    """Return tag position, content position and size of the embedded messages `field`."""
     message = as_bytes(message)
     count = checked(_native.count_parts(message, field), kernel="find_parts")
     head, position, size = (np.empty(count, np.int64) for _ in range(3))
@@ -28,7 +28,7 @@ def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the embedded messages `field` of many messages: whose, position and size."""
+    """Return owner, position and size of the embedded messages `field` of many messages."""
     arrays, none = slice_arrays(slices), np.empty(0, np.int64)
     status = _native.find_parts_in(*arrays, field, none, none, none)
     count = checked(status, kernel="find_parts_in")
@@ -40,10 +40,10 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
-    """Return how many packed numbers each slice has, and all of them end to end."""
+    """Return the number of packed integers in each slice, and all their values."""
     arrays = slice_arrays(slices)
     counts = np.empty(len(slices), np.int64)
-    # A number takes a byte at least, of those that are there.
+    # A number takes at least one byte.
     room = np.clip(slices.size, 0, slices.source.nbytes)
     values = np.empty(int(room.sum()), np.uint64)
     count = checked(_native.read_packed(*arrays, counts, values), kernel="read_packed")
@@ -53,7 +53,7 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
 def join_pages(
     heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
 ) -> tuple[Bytes, Int64s]:
-    """Return the metadata of columns, back to back, and where those of each end."""
+    """Return the concatenated metadata of columns, and the end of each."""
     kernel = "join_pages"
     arrays = slice_arrays(heads)
     bounds, position, size = map(as_int64s, buffers)
@@ -76,7 +76,7 @@ def join_pages(
 
 
 def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
-    """Return the number at each path of each message, and whether it is there."""
+    """Return the number at each path of each message, and whether it is present."""
     pairs = as_int64s(paths).reshape(-1)
     shape = (len(pairs) // 2, len(slices))
     values = np.empty(shape, np.uint64)

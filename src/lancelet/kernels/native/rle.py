@@ -34,7 +34,7 @@ def rle_decode_chunks(
 def rle_encode_chunks(
     values: Bytes, value_bytes: int, counts: Int64s
 ) -> tuple[Bytes, Bytes, Int64s]:
-    """Collapse runs within chunks of `counts[i]` values."""
+    """Encode runs within chunks of `counts[i]` values."""
     kernel = "rle_encode_chunks"
     check_partition(counts, check_whole_values(values, value_bytes), kernel=kernel)
     chunk_counts = as_int64s(counts)
@@ -48,6 +48,6 @@ def rle_encode_chunks(
 
 
 def count_runs(values: Bytes, value_bytes: int) -> int:
-    """Return how many runs of equal values there are, of any length."""
+    """Return the number of runs of equal values."""
     check_whole_values(values, value_bytes)
     return checked(_native.count_runs(values, value_bytes), kernel="count_runs")

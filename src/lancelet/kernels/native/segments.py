@@ -15,13 +15,13 @@ from lancelet.kernels.segment_rules import Language, SegmentRules
 
 _INT64: Final = np.dtype(np.int64)
 _SEGMENT_BYTES: Final = 4
-"""Segments seldom are shorter; where they are, texts are cut once more."""
+"""Minimum average segment size; for shorter segments, texts are processed twice."""
 
 
 def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
 ) -> tuple[Slices, Int64s, Int64s]:
-    """Return the segments of texts that have a member, how many each has, and languages met."""
+    """Return the segments with a member character, their number per text, and runs per language."""
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
     dictionary = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
     counts = np.empty(max(0, len(offsets) - 1), np.int64)

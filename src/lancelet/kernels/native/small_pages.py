@@ -1,4 +1,4 @@
-"""Small pages by `native/src/small_pages.cpp`; `encodings/choose.py` defines what they become."""
+"""Small page encoder by `native/src/small_pages.cpp`; `encodings/choose.py` defines it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ _ROOM: Final = 512
 def encode_small_pages(
     pages: Sequence[SmallPage], rows: int, *, has_large_chunks: bool, constants: int
 ) -> SmallPages | None:
-    """Return pages of `rows` values each with what is cheapest to read, or None for none of them.
-
-    `constants` says which pages of one value are told apart: none (0), short numbers (1), all (2).
-    """
+    """Encode pages of `rows` values each with the cheapest encoding; None if unsupported."""
     parts: list[Bytes] = []
     columns: list[int] = []
     at = 0
@@ -41,7 +38,7 @@ def encode_small_pages(
         columns += (signed, at, size, first_bit, *positions, valid_from)
         at = end
     source = np.concatenate(parts)
-    # What is larger than its values are is left to others.
+    # Pages that would exceed this are declined.
     out = empty_bytes(2 * at + len(pages) * (_ROOM + _ROOM_FOR_VALUE * rows))
     found = np.empty(len(pages) * len(Found), np.int64)
     status = _native.encode_small_pages(

@@ -1,4 +1,4 @@
-"""Parts of texts by `native/src/substrings.cpp`; `reference/substrings.py` defines it."""
+"""Substring search by `native/src/substrings.cpp`; `reference/substrings.py` defines it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _INT64 = np.dtype(np.int64)
 
 
 def order_suffixes(text: Bytes) -> Int32s:
-    """Return where the suffixes of a text start, in their order; its last byte is its only 0."""
+    """Return the suffix array of a text, whose last byte must be its only 0."""
     order = empty(len(text), _INT32)
     checked(_native.order_suffixes(as_bytes(text), order), kernel="order_suffixes")
     return order
 
 
 def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
-    """Return how many bits are set before each word of each node, and in all of the node."""
+    """Return the number of set bits before each word of each node, and in the whole node."""
     ranks = empty(len(words) + len(starts) - 1, _UINT32)
     checked(_native.rank_bits(words, as_int64s(starts), ranks), kernel="rank_bits")
     return ranks
 
 
 def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
-    """Return the first row, and the one behind the last, of the suffixes that begin so."""
+    """Return the row range of the suffixes that start with a pattern."""
     bounds = np.empty(2, np.int64)
     pattern_bytes = np.frombuffer(pattern, np.uint8)
     checked(_native.find_suffixes(*_arrays(tree), pattern_bytes, bounds), kernel="find_suffixes")
@@ -44,7 +44,7 @@ def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
 def locate_suffixes(
     tree: WaveletTree, samples: UInt64s, rate: int, first: int, count: int
 ) -> Int64s:
-    """Return where the suffixes of rows start, as samples of every `rate`-th row say."""
+    """Return the text positions of suffix rows, from samples of every `rate`-th row."""
     positions = empty(count, _INT64)
     status = _native.locate_suffixes(*_arrays(tree), samples, rate, first, positions)
     checked(status, kernel="locate_suffixes")
@@ -52,7 +52,7 @@ def locate_suffixes(
 
 
 def unwind_text(tree: WaveletTree) -> Bytes:
-    """Return the text."""
+    """Reconstruct the text."""
     text = empty(max(0, tree.length), _BYTE)
     checked(_native.unwind_text(*_arrays(tree), text), kernel="unwind_text")
     return text

@@ -1,4 +1,4 @@
-"""Searching posting lists by `native/src/text_search.cpp`; the reference defines it."""
+"""Top-k search in posting lists by `native/src/text_search.cpp`; see the reference."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NO_PHRASE: Final = (*slice_arrays(NO_STREAMS), np.empty(0, np.int64), 0)
 def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with any or all of some tokens, ascending, and their scores."""
+    """Return the top documents with any or all tokens, ascending, and their scores."""
     return _search(lists, ranking, (int(needs_all), *_NO_PHRASE))
 
 
 def search_phrase(
     lists: PostingLists, ranking: Ranking, phrase_offsets: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with tokens at these places of a phrase, ascending."""
+    """Return the top documents with tokens at these offsets of a phrase, ascending."""
     return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(phrase_offsets), int(slop)))
 
 
@@ -60,7 +60,7 @@ def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:
 
 def _ranked(docs: UInt32s, scores: Float32s, found: int) -> tuple[UInt32s, Float32s]:
     if found < len(docs):
-        # As long as none was given up they come in order.
+        # Documents are ordered unless some were evicted.
         return docs[:found], scores[:found]
     order = np.argsort(docs)
     return docs[order], scores[order]

@@ -1,4 +1,4 @@
-"""Words of texts by `native/src/tokens.cpp`; `reference/tokens.py` defines them."""
+"""Tokenization and sorting by `native/src/tokens.cpp`, `token_table.cpp` and `sort_pairs.cpp`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ UInt64s = npt.NDArray[np.uint64]
 
 _UINT64: Final = np.dtype(np.uint64)
 _SPARE: Final = 4
-"""Two words and two numbers wait between passes for each that is sorted."""
+"""Two keys and two values of scratch space per pair."""
 
 
 def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
-    """Return the words of texts, and how many each text has."""
+    """Return the tokens of texts, and the number of tokens per text."""
     kernel = "find_tokens"
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
     counts = np.empty(max(0, len(offsets) - 1), np.int64)
@@ -37,7 +37,7 @@ def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, I
 
 
 def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
-    """Return the number of each slice, the same for equal ones, those of before among them."""
+    """Return the token id of each slice; new tokens are added to the table."""
     ids = empty(len(slices), _UINT32)
     source, position, size = slice_arrays(slices)
     done = 0
@@ -54,7 +54,7 @@ def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
 
 
 def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
-    """Return the places of keys in ascending order, equal ones as they stand."""
+    """Return the indices that sort keys; stable."""
     order = empty(len(keys), _UINT32)
     status = _native.counting_order(np.ascontiguousarray(keys), num_keys, order)
     checked(status, kernel="counting_order")
@@ -62,7 +62,7 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
 
 
 def sort_pairs(keys: UInt64s, values: UInt64s) -> tuple[UInt64s, UInt64s]:
-    """Return words in ascending order, and the numbers that belong to them."""
+    """Return keys in ascending order and their values; stable."""
     count = len(keys)
     keys_out, values_out = empty(count, _UINT64), empty(count, _UINT64)
     spare = empty(_SPARE * count, _UINT64)

@@ -21,7 +21,7 @@ from lancelet.kernels.offsets import (
 def concat_variable(
     slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Join variable chunks into one pair of offsets (of `out_bits`) and bytes."""
+    """Join variable-width chunks into Arrow offsets (of `out_bits`) and bytes."""
     kernel = "concat_variable"
     check_offset_bytes(offset_bytes)
     dtype = offset_type(out_bits)
@@ -37,7 +37,7 @@ def concat_variable(
 def pick_variable(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
+    """Return value `index[i]` of the variable-width chunk in slice i with `counts[i]` values."""
     kernel = "pick_variable"
     position, size, total = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     offsets = offsets_of(size, out_bits=out_bits, kernel=kernel)
@@ -47,7 +47,7 @@ def pick_variable(
 
 
 def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
-    """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
+    """Split strings into chunks of `counts` values, padded with `pad` to whole offsets."""
     kernel = "split_variable"
     sizes = split_sizes(offsets, data.nbytes, counts, kernel=kernel)
     position = sizes.cumsum() - sizes
@@ -68,7 +68,7 @@ def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> S
 def picked_ranges(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s, int]:
-    """Return position and size of one value of each chunk, checked, and the sum of the sizes."""
+    """Return validated position and size of one value per chunk, and the total size."""
     check_offset_bytes(offset_bytes)
     arrays = (*slice_arrays(slices, counts, index), as_int64s(counts), as_int64s(index))
     position = np.empty(len(slices), np.int64)

@@ -1,4 +1,4 @@
-"""Distances of vectors by `native/src/vectors.cpp`; `reference/vectors.py` defines them."""
+"""Vector distances, quantization and rotation by `native/src/vectors.cpp` and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def vector_distances(
     metric: Metric,
     rows: Int64s | None = None,
 ) -> Floats:
-    """Return the distance of each vector from a query, or of those in chosen rows."""
+    """Return the distance of each vector, or of selected rows, from a query."""
     check_vectors(vectors, dimension, query, metric, rows)
     if rows is not None and not len(rows):
         return np.empty(0, np.float32)
@@ -55,7 +55,7 @@ def nearest_vectors(
     valid_from: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[Int64s, Floats]:
-    """Return the places and distances of so many vectors at most, the nearest first."""
+    """Return the row indices and distances of the `count` nearest vectors."""
     check_vectors(vectors, dimension, query, metric, None)
     is_bits = metric is Metric.HAMMING
     target = query if is_bits else query.astype(sum_type(vectors.dtype))
@@ -80,7 +80,7 @@ def nearest_vectors(
 def slice_distances(
     slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
 ) -> Floats:
-    """Return the distance of each vector, whose elements are a slice, from a query."""
+    """Return the distance of each vector from a query; a slice holds one vector."""
     is_bits = metric is Metric.HAMMING
     target = query if is_bits else query.astype(sum_type(dtype))
     out = np.empty(len(slices), np.float32)
@@ -99,7 +99,7 @@ def slice_distances(
 
 
 def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uint8]:
-    """Return whole numbers of so many bits that, with a half added, point as vectors do."""
+    """Return `bits`-bit codes that, plus one half, approximate the direction of vectors."""
     codes = np.empty(vectors.shape, np.uint8)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     status = _native.scaled_codes(own, vectors.shape[1], bits, percent, codes.reshape(-1))
@@ -108,7 +108,7 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
 
 
 def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
-    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds."""
+    """Rotate the rows of a matrix by a randomized Hadamard transform of four passes."""
     out = np.empty(vectors.shape, np.float32)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     sign_bytes = np.ascontiguousarray(signs, np.uint8).reshape(-1)
@@ -120,7 +120,7 @@ def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
 def quantize_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
-    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps."""
+    """Quantize rows minus a center to bytes; return them, the squared norms, and the step sizes."""
     count, dimension = vectors.shape
     numbers = np.empty((count, dimension), np.uint8)
     squares, steps = np.empty(count, np.float32), np.empty(count, np.float32)
@@ -139,7 +139,7 @@ def quantize_rows(
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
-    """Return, for each of so many labels, the sum of the rows that have it."""
+    """Return the sum of the rows of each of `count` labels."""
     out = np.empty(count * vectors.shape[1])
     status = _native.sum_by_label(
         as_bytes(vectors.reshape(-1)), vectors.dtype.itemsize, vectors.shape[1], labels, out
@@ -149,7 +149,7 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
 
 
 def pq_encode(vectors: Floats, codebooks: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
-    """Return which word is the nearest of each piece of each vector, and the squared distance."""
+    """Return the nearest code of each sub-vector, and its squared distance."""
     num_sub_vectors, count, _ = codebooks.shape
     rows = len(vectors)
     codes, distances = (

@@ -24,7 +24,7 @@ _NO_NULLS: Final = np.empty(0, np.uint8)
 def zone_min_max(
     values: npt.NDArray[Any], zone_rows: int, validity: Bytes | None = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
-    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values."""
+    """Return minimum, maximum, null count and NaN count of each `zone_rows` values."""
     check_zone_values(values, zone_rows)
     if validity is not None:
         check_validity(validity, len(values))
@@ -49,7 +49,7 @@ def zone_min_max(
 def zone_min_max_strings(
     offsets: Offsets, data: Bytes, zone_rows: int, validity: Bytes | None = None
 ) -> tuple[Int64s, Int64s]:
-    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes."""
+    """Return the rows of the smallest and largest string in each `zone_rows`, by bytes."""
     check_zone_rows(zone_rows)
     rows = max(len(offsets) - 1, 0)
     if validity is not None:

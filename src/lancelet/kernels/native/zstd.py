@@ -1,8 +1,7 @@
-"""Zstandard frames by `native/src/zstd.cpp`, and by the library where that declines.
+"""Zstandard by `native/src/zstd.cpp`, with the zstandard library as a fallback.
 
-The kernel reads what pages hold. It declines frames with checksums, with dictionaries, or of
-several parts, and whatever is malformed; the library, `kernels.zstd`, then reads them or says
-what is wrong.
+The kernel supports the frames that pages use. Frames with checksums or dictionaries, concatenated
+frames, and malformed data are passed to the library, which reads them or raises the error.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ _SIZE_BYTES: Final = 8
 _LOW_HALF: Final = 0xFFFFFFFF
 _MAGIC: Final = 0xFD2FB528
 _SLACK: Final = 64
-"""Copies write whole words, so that much of the output is only for them."""
+"""Copies write whole words, so the output needs extra bytes."""
 
 
 def zstd_decompress_chunks(
     slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
 ) -> Slices:
-    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices.
+    """Decompress each slice; without `out_sizes`, sizes are read from the slices.
 
-    A slice that claims more than `most` bytes, or than its frame could hold, is corrupt.
+    Raise `CorruptDataError` if a size exceeds `most` or the maximum ratio.
     """
     usual = _sized_frames(slices, most) if out_sizes is None else None
     frames, sizes = usual or zstd_frames(slices, out_sizes, most)
@@ -47,16 +46,16 @@ def zstd_decompress_chunks(
     out = empty_bytes(total + _SLACK)
     status = _native.zstd_decompress_chunks(*slice_arrays(frames, out_size), out_size, out)
     if status < 0 and -status % 16 == Fault.BAD_STREAM:
-        # The kernel stops at the first fault, so what is behind it was not looked at.
+        # The kernel stops at the first fault, so later frames are unknown.
         return decompress_frames(*zstd_frames(slices, out_sizes, most))
     checked(status, kernel="zstd_decompress_chunks")
     return slices_of_sizes(out[:total], out_size)
 
 
 def _sized_frames(slices: Slices, most: Int64s | None) -> tuple[Slices, Int64s] | None:
-    """Return frames and their plain sizes if each has a size in front that it could have.
+    """Return frames and sizes if each has a valid size prefix, else None.
 
-    It is what `zstd_frames` does with what nearly all pages hold, in a third of the time.
+    Equivalent to `zstd_frames` for the usual frames, in a third of the time.
     """
     if not len(slices) or int(slices.size.min()) < _SIZE_BYTES:
         return None
@@ -76,16 +75,16 @@ def _sized_frames(slices: Slices, most: Int64s | None) -> tuple[Slices, Int64s] 
 def zstd_encode_prefixes(
     slices: Slices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
 ) -> Slices:
-    """Compress chunks that begin with words, without a search for repetition.
+    """Compress chunks that start with fixed-width words, without a match search.
 
     Args:
         slices: The chunks.
-        words: How many bytes of each are words.
-        word_bytes: The bytes of a word: 4, 8, 16 or 32.
-        sized: Whether to put the plain size in front as a u64.
+        prefix_bytes: Size of the words in each chunk.
+        word_bytes: Width of a word: 4, 8, 16 or 32 bytes.
+        sized: Whether to add the uncompressed size as a u64 prefix.
     """
     check_prefixes(slices, prefix_bytes, word_bytes=word_bytes)
-    # What the kernel wants for tables and heads; what is not touched is not used.
+    # Includes tables and headers; untouched memory is not committed.
     out = empty_bytes(int((slices.size + slices.size // 64 + _HEAD_BYTES).sum()))
     sizes = np.empty(len(slices), np.int64)
     arrays = slice_arrays(slices, prefix_bytes)

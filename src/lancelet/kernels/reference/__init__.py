@@ -1,4 +1,4 @@
-"""Kernels in NumPy: the definition of each, and what runs where the native module is missing."""
+"""NumPy reference kernels, used if the native module is missing."""
 
 from lancelet.kernels.topics import bind
 

@@ -1,16 +1,16 @@
-"""FastLanes bit packing: 1024 values interleaved over lanes, so that vector units unpack them.
+"""FastLanes bit packing: 1024 values interleaved over lanes, for vectorized unpacking.
 
-A word of T bits gives 1024/T lanes. Each lane packs T values into W words of its own (W is the
-width in bits), and the words of the lanes take turns:
+A word size of T bits gives 1024/T lanes. Each lane packs T values into W words, where W is the bit
+width, and the words of the lanes are interleaved:
 
     T = 32, W = 2: 32 lanes, 64 words.  word 0 of lane 0, word 0 of lane 1, ... word 1 of lane 31
     value r of lane l is bits [2r, 2r + 2) of that lane
 
-Which of the 1024 values that is follows a fixed permutation (`block_order`), chosen by the
-format so that transposes are cheap; 0, 128, 256... come first in lane 0.
+Values are assigned to lanes by a fixed permutation (`block_order`), which makes transposes cheap:
+0, 128, 256... are the first values of lane 0.
 
-Inline blocks carry W in a word of their own in front. Out-of-line blocks share one W, and the
-last, partial one is stored either packed like the others or plain, told apart by its length.
+Inline blocks start with a word that contains W. Out-of-line blocks share one W; the last, partial
+block is packed or unpacked, which its size shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lancelet.kernels.faults import Fault, corrupt
 
 @cache
 def block_order(word_bits: int) -> Int64s:
-    """Return which value of the block is value r of lane l, as an array of (T, lanes)."""
+    """Return the block index of value r of lane l, as an array of shape (T, lanes)."""
     row = np.arange(word_bits)
     start = np.array([0, 4, 2, 6, 1, 5, 3, 7])[row // 8] * 16 + row % 8 * 128
     order: Int64s = start[:, None] + np.arange(BLOCK // word_bits)[None, :]
@@ -64,7 +64,7 @@ def unpack_block_rows(packed: npt.NDArray[Any], width: int, word_bits: int) -> n
 
 
 def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
-    """Unpack inline blocks, one per slice, and keep the first `counts[i]` values of each."""
+    """Unpack one inline block per slice and return the first `counts[i]` values of each."""
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
     check_slices(slices, counts, kernel=kernel)
@@ -90,7 +90,7 @@ def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray
 
 
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
-    """Unpack out-of-line blocks; the last, partial one is plain iff exactly its values are left."""
+    """Unpack out-of-line blocks; the last, partial block may be unpacked, as its size shows."""
     dtype = word_type(word_bits)
     full_bytes, tail_bytes, plain = out_of_line_shape(
         data.nbytes, width=width, count=count, word_bits=word_bits
@@ -107,7 +107,7 @@ def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.ND
 
 
 def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
-    """Return the bits that the largest value of each `chunk` values needs."""
+    """Return the bit width of the largest value in each `chunk` values."""
     check_packed_chunk(chunk)
     starts = np.arange(0, len(values), chunk)
     if not len(starts):
@@ -119,7 +119,7 @@ def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
 
 
 def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, Int64s, Int64s]:
-    """Pack each `chunk` values as an inline block of its own width, back to back.
+    """Pack each `chunk` values as an inline block with its own width.
 
     Returns the bytes, and the position and size of each block.
     """
@@ -143,7 +143,7 @@ def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, In
 def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
     """Pack values as out-of-line blocks of one width.
 
-    The tail is packed like the others where that is shorter than leaving it plain.
+    The tail is packed only if that is smaller.
     """
     dtype = word_type(values.dtype.itemsize * 8)
     word_bits = dtype.itemsize * 8
@@ -185,6 +185,6 @@ def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[An
 
 
 def _padded_slots(count: int, chunk: int) -> Int64s:
-    """Return where each value goes when every chunk starts a block of 1024."""
+    """Return the output index of each value if every chunk starts a block of 1024."""
     value = np.arange(count)
     return value // chunk * BLOCK + value % chunk

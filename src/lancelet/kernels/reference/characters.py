@@ -1,4 +1,4 @@
-"""The characters of texts: reading UTF-8, and where texts begin and end."""
+"""UTF-8 decoding and text offsets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels.faults import Fault, corrupt
 
 NO_CHARACTER: Final = 0x110000
-"""What is not UTF-8 is one byte of a character that no set has."""
+"""Code of an invalid byte, in no character set."""
 
 
 def read_character(source: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the code of a character and its size.
+    """Return the code point and size of a character.
 
     >>> read_character("né".encode(), 1, 3)
     (233, 2)
@@ -33,7 +33,7 @@ def read_character(source: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def check_texts(offsets: Int64s, data: Bytes, *, kernel: str) -> None:
-    """Check that texts follow each other and lie in their bytes."""
+    """Raise unless texts are consecutive and within their data."""
     backwards = np.flatnonzero(np.diff(offsets) < 0)
     if not len(offsets) or offsets[0] < 0 or len(backwards) or offsets[-1] > data.nbytes:
         index = int(backwards[0]) if len(backwards) else 0

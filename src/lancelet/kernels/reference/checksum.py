@@ -1,10 +1,10 @@
-"""CRC-32C (Castagnoli), of one buffer, of each fixed block of one, or of any slices of one.
+"""CRC-32C (Castagnoli) of a buffer, of fixed-size blocks, or of slices.
 
-The checksum is linear: that of two pieces follows from those of each and the length of the
-second, which shifts the first. So the definition starts with single bytes and joins neighbours,
-all of them at once, until one is left:
+The checksum is linear: that of a concatenation follows from the checksums of both parts and the
+size of the second, which shifts the first. The implementation starts with single bytes and joins
+adjacent parts in parallel:
 
-    a b c d   ->   ab cd   ->   abcd         (zero bytes in front change nothing)
+    a b c d   ->   ab cd   ->   abcd         (leading zero bytes change nothing)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Table: TypeAlias = npt.NDArray[np.uint32]
 
 
 def crc32c(data: Bytes, seed: int = 0) -> int:
-    """Return the checksum of `data`, going on from the checksum `seed` of what came before.
+    """Return the checksum of `data`, continuing from the checksum `seed`.
 
     >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
     '0xe3069283'
@@ -66,14 +66,14 @@ def crc32c_verify(
     sums: npt.NDArray[np.uint32],
     verified: Bytes,
 ) -> int | None:
-    """Verify the blocks of a file that ranges touch; return one that is wrong, or None.
+    """Verify the blocks of a file that ranges touch; return the index of a wrong one, or None.
 
     Args:
         file_ranges: The ranges, in a source that is the whole file.
         block_bytes: The size of a block.
-        own: Position and size of the checksums themselves, whose bytes count as zeros.
+        own: Position and size of the checksums themselves, which are read as zeros.
         sums: The checksum of each block.
-        verified: Which blocks need no look; those that are verified are marked.
+        verified: Flags of verified blocks, which are skipped; updated.
     """
     kernel = "crc32c_verify"
     check_block_bytes(block_bytes)
@@ -98,7 +98,7 @@ def crc32c_verify(
 
 
 def _linear(rows: npt.NDArray[np.uint8]) -> _Table:
-    """Return the checksum of each row, without the inversions that make it sensitive to zeros."""
+    """Return the checksum of each row, without the initial and final inversion."""
     sums = _byte_table()[rows]
     span = 1
     while sums.shape[1] > 1:
@@ -110,7 +110,7 @@ def _linear(rows: npt.NDArray[np.uint8]) -> _Table:
 
 
 def _shift(sums: _Table, num_bytes: int) -> _Table:
-    """Return what checksums become when `num_bytes` zero bytes follow."""
+    """Return the checksums after appending `num_bytes` zero bytes."""
     bit = 0
     while num_bytes >> bit:
         if num_bytes >> bit & 1:
@@ -135,7 +135,7 @@ def _byte_table() -> _Table:
 
 @cache
 def _shift_tables(bit: int) -> tuple[_Table, _Table, _Table, _Table]:
-    """Return tables, one per byte of a checksum, that shift it by 2**bit zero bytes."""
+    """Return lookup tables, one per checksum byte, that append 2**bit zero bytes."""
     lanes = [np.arange(256, dtype=np.uint32) << np.uint32(8 * lane) for lane in range(4)]
     if bit == 0:
         shifted = [_byte_table()[lane & 255] ^ lane >> np.uint32(8) for lane in lanes]

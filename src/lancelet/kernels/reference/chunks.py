@@ -1,12 +1,12 @@
-"""Where the chunks of mini-block pages are, and what is where within them.
+"""Chunk tables and chunk headers of mini-block pages.
 
-A page has a word per chunk: its size in words of 8 bytes, less one, shifted by 4, and the
-logarithm of its number of values; the last chunk holds what remains of the page's values.
+The chunk table of a page has an entry per chunk: its size in units of 8 bytes, minus one, shifted
+by 4, and log2 of its number of values. The last chunk has the remaining values of the page.
 
-    words 0x000a 0x0050     chunk 0: 8 bytes, 1024 values;  chunk 1: 48 bytes, the rest
+    entries 0x000a 0x0050     chunk 0: 8 bytes, 1024 values;  chunk 1: 48 bytes, the rest
 
-A chunk begins with a head: its number of levels, the bytes of each kind of level, the bytes of
-each buffer. Head, levels and buffers are each padded to 8 bytes.
+A chunk starts with a header: the number of levels, the size of each kind of level, and the size of
+each buffer. Header, levels and buffers are padded to 8 bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ALIGNMENT: Final = 8
 
 
 def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Find the parts that hold ascending rows, where part i has `bounds[i]` up to `bounds[i+1]`.
+    """Find the parts of ascending rows, where part i has rows `bounds[i]` to `bounds[i+1]`.
 
-    Returns the parts that hold any, ascending, and for each row which of these it is in, and its
-    place in it. A row may repeat; no row may be outside of all parts.
+    Returns the parts with any row, and for each row the index among these parts and the offset in
+    its part. Rows may repeat and must be within the bounds.
 
     >>> [x.tolist() for x in locate_rows(np.array([0, 4, 4, 9]), np.array([1, 3, 5]))]
     [[0, 2], [0, 0, 1], [1, 3, 1]]
@@ -52,10 +52,10 @@ def locate_chunks(
     *,
     count_max: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Read the words of pages: position, size and number of values of each chunk of each page.
+    """Read chunk tables: position, size and number of values of each chunk of each page.
 
-    Page i has `num_values[i]` values in chunks that follow each other from `data_position[i]` on,
-    and `data_bytes[i]` for them.
+    Page i has `num_values[i]` values in consecutive chunks from `data_position[i]` on, with
+    `data_bytes[i]` in total.
 
     >>> words = Slices.whole(np.array([0x0A, 0x50], "<u2").view(np.uint8))
     >>> one = [np.array([number]) for number in (1030, 100, 56)]
@@ -92,11 +92,11 @@ def locate_chunks(
 def split_chunks(
     slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
 ) -> tuple[Int64s, ...]:
-    """Take chunks apart, checking that every part lies within its chunk.
+    """Return the number of levels of each chunk, and position and size of its buffers.
 
-    The head of a chunk has `num_levels` numbers of 2 bytes (the number of levels, and the bytes
-    of each kind there is) and then `num_buffers` of `size_bytes`. Returns the number of levels of
-    each chunk, then the positions and the sizes of the first part of each, of the second, ...
+    The header of a chunk has `num_levels` 2-byte numbers (the number of levels, and the size of
+    each kind) and `num_buffers` sizes of `size_bytes`. Returns the number of levels, then the
+    positions and sizes of the first level or value buffer, of the second, ...
 
     >>> chunk = np.array([4, 0, 3, 0, 65, 66, 67, 0], np.uint8)
     >>> [x.tolist() for x in split_chunks(Slices.whole(np.append(chunk, chunk)), 1, 1, 2)]

@@ -1,8 +1,8 @@
-"""Moving many pieces of bytes at once: gather, scatter, lay out with padding.
+"""Gather and scatter of byte ranges.
 
 source ..AA...BBB   position [2, 7]  size [2, 3]
 take_fixed        AA BB          width 2
-scatter_slices      AA______BBB    out_position [0, 8], pad "_"
+scatter_slices    AA______BBB    out_position [0, 8], pad "_"
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lancelet.kernels.offsets import Offsets, offsets_of
 
 
 def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
-    """Copy each slice to its position in `out`; where they overlap, the last one wins."""
+    """Copy each slice to its position in `out`; later slices overwrite earlier ones."""
     kernel = "copy_slices"
     check_slices(slices, out_position, kernel=kernel)
     check_slices(Slices(out, out_position, slices.size), kernel=kernel)
@@ -27,7 +27,7 @@ def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
 
 
 def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
-    """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
+    """Copy slices to ascending positions of a new buffer, with `pad` bytes in between."""
     check_slices(slices, out_position, kernel="scatter_slices")
     check_layout(slices, out_position, out_bytes)
     out = np.full(out_bytes, pad, np.uint8)
@@ -52,7 +52,7 @@ def take_fixed(source: Bytes, position: Int64s, width: int) -> Bytes:
 
 
 def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets, Bytes]:
-    """Gather values by row; rows may repeat and come in any order."""
+    """Gather values by row; rows may repeat and be in any order."""
     kernel = "take_variable"
     outside = (rows < 0) | (rows >= len(offsets) - 1)
     if outside.any():

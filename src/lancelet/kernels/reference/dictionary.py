@@ -1,4 +1,4 @@
-"""Looking up a dictionary: the item at each index.
+"""Dictionary lookup: the item at each index.
 
 items 10 20 30     indices 2 0 2     values 30 10 30
 """

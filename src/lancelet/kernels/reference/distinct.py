@@ -1,4 +1,4 @@
-"""How often values of many small groups repeat, such as the columns of a wide table.
+"""Run and distinct counts of many small groups, and dictionary encoding.
 
 values [3 3 1 | 7 8 7]  rows 3    runs [2 3]  distinct [2 2]
 """
@@ -26,9 +26,9 @@ from lancelet.kernels.offsets import Offsets
 def count_distinct_fixed(
     values: Bytes, value_bytes: int, rows: int, most: int
 ) -> tuple[Int64s, Int64s]:
-    """Return how many runs each `rows` values have, and how many of them differ.
+    """Return the number of runs and of distinct values of each `rows` values.
 
-    Of different values no more than `most` + 1 are counted.
+    Distinct values are counted up to `most` + 1.
     """
     count = check_whole_values(values, value_bytes)
     check_groups(rows, most)
@@ -39,7 +39,7 @@ def count_distinct_fixed(
 def count_distinct_strings(
     offsets: Offsets, data: Bytes, rows: int, most: int
 ) -> tuple[Int64s, Int64s]:
-    """Return the same of strings."""
+    """Return the number of runs and of distinct strings of each `rows` strings."""
     check_groups(rows, most)
     return _count_groups(_strings(offsets, data, kernel="count_distinct_strings"), rows, most)
 
@@ -47,10 +47,10 @@ def count_distinct_strings(
 def byte_entropy_sums(
     values: Bytes, value_bytes: int, rows: int, step: int
 ) -> npt.NDArray[np.float64]:
-    """Return how regular the bytes of every `step`-th of each `rows` values are.
+    """Return the entropy sums of the bytes of every `step`-th of each `rows` values.
 
-    For each group that is n log2 n added up over how often each byte occurs at its place in a
-    value, and the same over how often each difference from the byte before does.
+    For each group: the sum of n log2 n over the frequencies of each byte by its offset in the
+    value, and the same for the differences of successive bytes.
 
     >>> byte_entropy_sums(np.array([7, 7, 9, 9], np.uint8), 1, 4, 1).tolist()
     [[4.0, 4.754887502163468]]
@@ -72,7 +72,7 @@ def _sum_of_logs(
     groups, width, _ = planes.shape
     first = np.arange(groups * width).reshape(groups, width, 1) * 256
     found = np.bincount((planes + first).reshape(-1), minlength=groups * width * 256)
-    # Added up from the first to the last, so that both implementations round alike.
+    # Summed in order, so that both implementations round equally.
     sums: npt.NDArray[np.float64] = logs[found].reshape(groups, -1).cumsum(axis=1)[:, -1]
     return sums
 
@@ -80,10 +80,9 @@ def _sum_of_logs(
 def dictionary_encode_fixed(
     values: Bytes, value_bytes: int, most: int
 ) -> tuple[Indices, Int64s] | None:
-    """Return which of the different values each is, and the rows where these come first.
+    """Return the index of each value among the distinct values, and their first rows.
 
-    Values are numbered in the order in which they come first. If more than `most` differ, there
-    is nothing to return.
+    Distinct values are in order of first occurrence. Return None if there are more than `most`.
     """
     count = check_whole_values(values, value_bytes)
     check_distinct_limit(count, most)
@@ -94,7 +93,7 @@ def dictionary_encode_fixed(
 def dictionary_encode_strings(
     offsets: Offsets, data: Bytes, most: int
 ) -> tuple[Indices, Int64s] | None:
-    """Return the same of strings."""
+    """Return the index of each string among the distinct strings, and their first rows."""
     check_distinct_limit(max(len(offsets) - 1, 0), most)
     return _index(_strings(offsets, data, kernel="dictionary_encode_strings"), most)
 

@@ -1,28 +1,28 @@
-"""FSST: strings as one-byte codes, each for a symbol of one to eight bytes.
+"""FSST: strings as one-byte codes for symbols of one to eight bytes.
 
     symbols   0 "http://"   1 "www."   2 ".com"
     string    http://www.ab.com
-    codes     0 1 255 'a' 255 'b' 2            (255 = the next byte stands for itself)
+    codes     0 1 255 'a' 255 'b' 2            (255 escapes the next byte)
 
-Each string is coded alone, so any one can be decoded without the others. Encoding takes the
-longest symbol that fits, again and again (`fsst_training.py` says where symbols come from).
+Strings are coded independently, so each can be decoded on its own. Encoding is greedy: it uses the
+longest matching symbol.
 
-Strings of several tables are decoded in one go: then there are 256 symbols and lengths of each,
-one table behind the other, and `table_indices` says by which of them a chunk is coded.
+Strings with different tables can be decoded in one call: tables of 256 symbols and lengths are
+concatenated, and `table_indices` has the table of each chunk.
 
-The definition works on all strings at once: decoding tells escapes from the bytes they escape
-by the parity of runs of 255, and encoding takes one step in every string per round.
+This implementation processes all strings in parallel: decoding distinguishes escapes from escaped
+bytes by the parity of runs of 255, and encoding advances every string by one step per iteration.
 
-Choosing the symbols of FSST: encode a sample, count, keep what saved most, and again.
+Training encodes a sample repeatedly and retains the symbols with the largest gain:
 
-    round 1   no symbols: every byte is escaped. Frequent bytes and pairs become symbols.
-    round 2   the sample in these symbols. Frequent symbols stay, frequent neighbours join
+    pass 1    no symbols: every byte is escaped. Frequent bytes and pairs become symbols.
+    pass 2    encode with these symbols. Frequent symbols stay, frequent neighbors are joined
     ...       so a symbol of eight bytes takes three joins.
-    round 5   nothing joins any more; the best 255 of what was in use are the table.
+    pass 5    no joins; the best 255 used symbols are the table.
 
-What a symbol saves is its length times how often it was used. Early rounds look at a part of
-the sample, which is faster and no worse. Everything here is exact arithmetic in a fixed order,
-so both implementations choose the same table.
+The gain of a symbol is its length times its frequency. Early passes use a part of the sample, which
+is faster without loss of quality. All arithmetic is exact and in a fixed order, so both
+implementations choose the same table.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _ESCAPE: Final = 255
 SAMPLE_BYTES: Final = 32 * 1024
 SLICE_BYTES: Final = 512
 PASS_SHARES: Final = (8, 38, 68, 98, 128)
-"""How many 128ths of the sample each round looks at."""
+"""Share of the sample used by each pass, in 128ths."""
 SINGLE_BONUS: Final = 8
-"""A symbol of one byte counts this often, since without it the byte costs two."""
+"""Weight of one-byte symbols, since an escaped byte costs two bytes."""
 
 
 def fsst_decode_chunks(
@@ -61,7 +61,7 @@ def fsst_decode_chunks(
     out_bits: int,
     table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
-    """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
+    """Decode variable-width chunks of codes into Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
     check_tables(symbols, lengths, table_indices, chunks=len(slices), kernel=kernel)
     position, size = value_slices(slices, counts, offset_bytes, kernel=kernel)
@@ -89,7 +89,7 @@ def pick_fsst(
 def fsst_decode(
     offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Decode strings of codes that have Arrow offsets already."""
+    """Decode strings of codes with Arrow offsets."""
     kernel = "fsst_decode"
     check_symbols(symbols, lengths, kernel=kernel)
     check_offsets(offsets, data.nbytes, kernel=kernel)
@@ -101,7 +101,7 @@ def fsst_decode(
 def fsst_encode(
     offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes
 ) -> tuple[Offsets, Bytes]:
-    """Encode strings, each alone, with the longest symbol that fits at every step."""
+    """Encode each string greedily by the longest matching symbols."""
     kernel = "fsst_encode"
     check_symbols(symbols, lengths, kernel=kernel)
     check_offsets(offsets, data.nbytes, kernel=kernel)
@@ -109,7 +109,7 @@ def fsst_encode(
     start, stop = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
     used = np.zeros(len(start), np.int64)
     out = np.empty(2 * int(stop[-1] - start[0]) if len(start) else 0, np.uint8)
-    base = 2 * (start - start[0]) if len(start) else start  # the most each string may need
+    base = 2 * (start - start[0]) if len(start) else start  # upper bound per string
     active = np.flatnonzero(start < stop)
     at = start[active]
     while len(active):
@@ -132,7 +132,7 @@ def longest_match(
 ) -> tuple[Int64s, Int64s]:
     """Return the code and length of the longest symbol that starts each word, or an escape.
 
-    Of equal symbols the first one is meant.
+    Ties are resolved in favor of the first symbol.
     """
     code = np.full(len(words), _ESCAPE, np.int64)
     length = np.ones(len(words), np.int64)
@@ -181,10 +181,10 @@ def _decode(
 
 
 def _escapes(codes: Bytes, starts: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which bytes are escapes, and which are the bytes behind one.
+    """Return the masks of escapes and of escaped bytes.
 
-    A run of 255 within a string starts with an escape and then alternates, so an odd number of
-    them escapes the byte behind the run.
+    A run of 255 within a string starts with an escape and alternates, so a run of odd length
+    escapes the byte after it.
     """
     is_255 = codes == _ESCAPE
     breaks = np.ones(len(codes) + 1, np.bool_)
@@ -200,7 +200,7 @@ def _escapes(codes: Bytes, starts: Int64s) -> tuple[npt.NDArray[np.bool_], npt.N
 
 
 def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
-    """Choose at most 255 symbols for strings like these."""
+    """Return at most 255 symbols trained on a sample of these strings."""
     check_offsets(offsets, data.nbytes, kernel="fsst_train")
     sample = sample_slices(offsets, data)
     table: list[bytes] = []
@@ -214,7 +214,7 @@ def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
 
 
 def sample_slices(offsets: Offsets, data: Bytes) -> list[bytes]:
-    """Return pieces of strings at even steps through the data, about 32 KiB in all."""
+    """Return slices of strings from pseudo-random positions, about 32 KiB in total."""
     total = int(offsets[-1]) - int(offsets[0])
     if total <= SAMPLE_BYTES:
         ranges = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
@@ -222,7 +222,7 @@ def sample_slices(offsets: Offsets, data: Bytes) -> list[bytes]:
     parts: list[bytes] = []
     sampled = 0
     while sampled < SAMPLE_BYTES:
-        # A scattered byte, not a scattered row, so that long strings are seen as they weigh.
+        # Sample bytes, not rows, so that long strings are weighted by size.
         target = int(offsets[0]) + _scattered(len(parts)) % total
         row = int(np.searchsorted(offsets, target, side="right")) - 1
         stop = int(offsets[row + 1])
@@ -233,7 +233,7 @@ def sample_slices(offsets: Offsets, data: Bytes) -> list[bytes]:
 
 
 def _scattered(number: int) -> int:
-    """Return the splitmix64 of a number: scattered, and the same everywhere."""
+    """Return the splitmix64 hash of a number."""
     mask = (1 << 64) - 1
     z = (number + 1) * 0x9E3779B97F4A7C15 & mask
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -244,10 +244,10 @@ def _scattered(number: int) -> int:
 def _count(
     sample: list[bytes], table: list[bytes], part: int
 ) -> tuple[Counter[bytes], Counter[tuple[bytes, bytes]]]:
-    """Encode a part of the sample; count what was used, alone and as neighbours.
+    """Encode a part of the sample; count used codes, alone and as neighbors.
 
-    A longer symbol also counts for its first byte, so that the single byte, the one thing that
-    can follow anything, is not forgotten while long symbols are still changing.
+    A longer symbol also counts for its first byte, so that single bytes stay in the table while
+    long symbols change.
     """
     symbol_set = frozenset(table)
     longest_first = sorted({len(symbol) for symbol in table} - {1}, reverse=True)
@@ -277,7 +277,7 @@ def _count(
 
 
 def _gains(single: Counter[bytes], pair: Counter[tuple[bytes, bytes]], part: int) -> Counter[bytes]:
-    """Return what each candidate would save: what was used, and neighbours joined."""
+    """Return the gain of each candidate: used symbols and joined neighbors."""
     least = 5 * part // PASS_SHARES[-1]
     gains: Counter[bytes] = Counter()
     for symbol, count in single.items():

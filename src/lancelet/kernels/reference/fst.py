@@ -1,10 +1,10 @@
-"""Finite-state maps from words to numbers, written of words in order and read as a whole.
+"""Finite-state transducers from keys to numbers, written from sorted keys and read as a whole.
 
-    words     "ax" 1, "b" 2     written from the leaves up, so that the root is the last node
-    nodes     x: final 1        a: one way, to x       root: a, b: final 2
+    keys      "ax" 1, "b" 2     written from the leaves up, so the root is the last node
+    nodes     x: final 1        a: one transition, to x       root: a, b: final 2
 
-Words share beginnings, not endings: the number of a word stands at its end, so no two ends are
-the same. Each node is written when no word that is left can add to it, the words being in order.
+Keys share prefixes but not suffixes, because the number of a key is its final output. A node is
+written when no later key can extend it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODES: Final = {symbol: code for code, symbol in enumerate(COMMON, 1)}
 
 @dataclass(slots=True)
 class _OpenNode:
-    """A node that is not written yet: where its words go on, and the number of one that ends."""
+    """An unwritten node: its transitions, and the number of a key that ends here."""
 
     number: int | None = None
     symbols: list[int] = field(default_factory=list)
@@ -40,9 +40,9 @@ class _OpenNode:
 
 
 def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int]:
-    """Return the nodes of words behind room for a header, and where the first node is.
+    """Return the nodes of sorted keys, preceded by room for a header, and the root address.
 
-    The words ascend, each is there once.
+    Keys must be unique.
     """
     if len(offsets) != len(numbers) + 1:
         raise corrupt(Fault.BAD_LENGTH, kernel="write_fst", index=0)
@@ -67,7 +67,7 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
 
 
 def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
-    """Return the words of a map, at most so many: their bytes, where each ends, their numbers."""
+    """Return at most `most` keys: their bytes, the end of each, and their numbers."""
     source = data.tobytes()
     text = bytearray()
     ends: list[int] = []
@@ -81,10 +81,10 @@ def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
                 raise corrupt(Fault.BAD_COUNT, kernel="read_fst", index=most)
             text += key
             ends.append(len(text))
-            # What a damaged map says is added up in 64 bits, whatever comes of it.
+            # Numbers of corrupt data wrap around at 64 bits.
             numbers.append((total + node.final_output) & _NUMBER_MASK)
         elif not node.transitions and key:
-            raise CorruptDataError("a way of a token set leads to no token", address=address)
+            raise CorruptDataError("a path of a token set has no token", address=address)
         if node.transitions and len(key) == WORD_BYTES_MAX:
             raise corrupt(Fault.BAD_STREAM, kernel="read_fst", index=len(ends))
         for symbol, output, target in reversed(node.transitions):
@@ -94,7 +94,7 @@ def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
 
 
 def _shared(first: bytes, second: bytes) -> int:
-    """Return how many bytes at the beginning are the same."""
+    """Return the length of the common prefix."""
     most = min(len(first), len(second))
     if first[:most] == second[:most]:
         return most
@@ -102,7 +102,7 @@ def _shared(first: bytes, second: bytes) -> int:
 
 
 def _close(out: bytearray, open_nodes: list[_OpenNode], key: bytes, depth: int) -> None:
-    """Write the nodes of a word below a depth, the last first."""
+    """Write the nodes of a key below a depth, deepest first."""
     for at in range(len(key), depth, -1):
         target = _write(out, open_nodes.pop())
         open_nodes[-1].symbols.append(key[at - 1])
@@ -110,7 +110,7 @@ def _close(out: bytearray, open_nodes: list[_OpenNode], key: bytes, depth: int) 
 
 
 def _write(out: bytearray, node: _OpenNode) -> int:
-    """Write a node and return where it is, the place of its last byte; 0 is an end numbered 0."""
+    """Write a node and return the address of its last byte; 0 for a final node with number 0."""
     count, last = len(node.symbols), len(out) - 1
     if not count and node.number == 0:
         return 0
@@ -125,9 +125,9 @@ def _write(out: bytearray, node: _OpenNode) -> int:
     deltas = [start - target if target else 0 for target in node.targets]
     target_bytes, number_bytes = _width(max(deltas, default=0)), _width(number)
     if count:
-        target_bytes = max(target_bytes, 1)  # other readers take no fewer
+        target_bytes = max(target_bytes, 1)  # required by other readers
     out += number.to_bytes(number_bytes, "little")
-    out += bytes(number_bytes * count)  # nothing is added on the way
+    out += bytes(number_bytes * count)  # transitions have no outputs
     for delta in reversed(deltas):
         out += delta.to_bytes(target_bytes, "little")
     out += bytes(reversed(node.symbols))

@@ -1,15 +1,14 @@
-"""Full zip: control word, length and bytes of each item side by side, so one read gets a row.
+"""Full zip: control word, length and bytes of each item are adjacent, so one read gets a row.
 
     bits_rep 1, bits_def 1, control word = rep << 1 | def, one byte
-    fixed, 2 bytes       02 'a' 'b'    00 'c' 'd'    01 .. ..     third item null, filler kept
+    fixed, 2 bytes       02 'a' 'b'    00 'c' 'd'    01 .. ..     third item null, with filler
     variable, length 4   02 2 0 0 0 'a' 'b'    00 1 0 0 0 'c'    01
 
-An item is visible, and owns a value slot, unless its definition level is above
-`max_visible_def`: then it stands for a null or empty list. A fixed-width item has its bytes
-whenever it is visible, a variable one only where definition is 0. The control word is missing
-when there are no levels at all.
+An item is visible, and has a value slot, unless its definition level is above `max_visible_def`:
+then it represents a null or empty list. A fixed-width item has bytes if it is visible, a
+variable-width one only if its definition level is 0. Without levels there is no control word.
 
-Where an item starts depends on every item before, so this definition walks them one by one.
+The start of an item depends on all items before, so this implementation is sequential.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ Levels: TypeAlias = npt.NDArray[np.uint16]
 def unzip_fixed(
     slices: Slices, shape: ZipShape, value_bytes: int
 ) -> tuple[Levels, Levels, Bytes, Int64s]:
-    """Take apart items of fixed width, to the end of every slice.
+    """Decode fixed-width items to the end of every slice.
 
-    Returns repetition and definition levels (empty without such bits), the bytes of the visible
-    items, and how many items each slice held.
+    Returns repetition and definition levels (empty if they have no bits), the bytes of the visible
+    items, and the number of items in each slice.
     """
     kernel = "unzip_fixed"
     check_slices(slices, kernel=kernel)
@@ -71,10 +70,10 @@ def unzip_fixed(
 def unzip_variable(
     slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
 ) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
-    """Take apart items of variable width, to the end of every slice.
+    """Decode variable-width items to the end of every slice.
 
-    Returns repetition and definition levels (empty without such bits), offsets and bytes of the
-    visible items, of which nulls are empty, and how many items each slice held.
+    Returns repetition and definition levels (empty if they have no bits), offsets and bytes of the
+    visible items (nulls are empty), and the number of items in each slice.
     """
     kernel = "unzip_variable"
     check_slices(slices, kernel=kernel)
@@ -113,10 +112,7 @@ def unzip_variable(
 def zip_fixed(
     rep: Levels, definition: Levels, values: Bytes, shape: ZipShape, value_bytes: int
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of fixed width; return the bytes and where each item starts, and the end.
-
-    Without levels of either kind the array for it is empty.
-    """
+    """Encode fixed-width items; return the bytes, and the start of each item and the end."""
     count = check_whole_values(values, value_bytes)
     control, visible = check_zipped(rep, definition, shape, count)
     size = shape.control_bytes + np.where(visible, value_bytes, 0)
@@ -134,9 +130,9 @@ def zip_variable(
     shape: ZipShape,
     length_bytes: int,
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of variable width; return the bytes and where each item starts, and the end.
+    """Encode variable-width items; return the bytes, and the start of each item and the end.
 
-    `offsets` has a slot for every visible item; the bytes of those that are null are dropped.
+    `offsets` has an entry per visible item; bytes of nulls are dropped.
     """
     check_offset_bytes(length_bytes)
     check_has_offsets(offsets, kernel="zip_variable")
@@ -179,7 +175,7 @@ def _levels(controls: list[int], shape: ZipShape) -> tuple[Levels, Levels]:
 
 
 def _layout(control: npt.NDArray[np.uint32], size: Int64s, shape: ZipShape) -> tuple[Int64s, Bytes]:
-    """Return where items start, and the bytes with the control words in place."""
+    """Return the start of each item, and the output with control words."""
     starts = np.zeros(len(size) + 1, np.int64)
     np.cumsum(size, out=starts[1:])
     out = np.zeros(int(starts[-1]), np.uint8)

@@ -1,8 +1,8 @@
-"""Graphs of near neighbours in levels: built by insertion, searched from the top.
+"""Construction and search of HNSW graphs of vectors.
 
-To insert a vector, descend greedily to its highest level; on each level down look at the best
-candidates and connect it with some of them. One is kept if it is nearer to the vector than to all
-that were kept before, so that connections point in different directions.
+To insert a vector, the search descends greedily to its highest level. On each level below, it finds
+the best candidates and connects the vector with a diverse subset: a candidate is selected if it is
+nearer to the vector than to all candidates selected before.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def build_graph(
     tops: LevelNumbers,
     connections: int,
     candidates: int,
-    side_by_side: ParallelMap = map,  # noqa: ARG001 - one step after the other
+    side_by_side: ParallelMap = map,  # noqa: ARG001 - sequential
     parts: int = 1,  # noqa: ARG001
 ) -> Graph:
     """Return a graph of the rows of a matrix, each up to its highest level.
 
     Lists have at most `connections` members, on level 0 twice as many; they are chosen from the
-    best `candidates`. Work is cut into so many parts, which does not change the graph.
+    best `candidates`. The number of `parts` does not affect the graph.
     """
     lists: list[list[list[int]]] = [[[] for _ in range(int(top) + 1)] for top in tops]
     entry = 0
@@ -84,9 +84,9 @@ def search_graph(
     candidates: int,
     allowed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[UInt32s, npt.NDArray[np.float32]]:
-    """Return the rows nearest to a query, the best first, with how they compare.
+    """Return the rows nearest to a query, best first, and their distances.
 
-    The graph was checked: it has only rows of `vectors`. With `allowed` only some are found.
+    The graph must be valid for `vectors`. `allowed` restricts the results.
     """
     measure = _measure(vectors, comparison, query)
     near = (measure([graph.entry])[0], graph.entry)
@@ -102,7 +102,7 @@ def search_graph(
 def edge_distances(
     graph: Graph, vectors: npt.NDArray[Any], comparison: Comparison
 ) -> npt.NDArray[np.float32]:
-    """Return how each neighbour compares with the vector whose list it is in."""
+    """Return the distance of each neighbor from the vector that owns the list."""
     found = [
         _measure(vectors, comparison, vectors[node])(graph.neighbors[first:stop].tolist())
         for node, first, stop in zip(
@@ -146,7 +146,7 @@ def _widen(
     links: _Links,
     allowed: npt.NDArray[np.bool_] | None,
 ) -> list[_Near]:
-    """Return the best candidates in order; `best` is a heap whose first is the farthest."""
+    """Return the best candidates in order; `best` is a heap with the farthest on top."""
     seen = {start[1]}
     queue = [start]
     best: list[_Near] = []

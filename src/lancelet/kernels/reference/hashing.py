@@ -1,24 +1,22 @@
-"""XXH64 of many byte strings at once.
+"""XXH64, hash lookup of keys, and split-block Bloom filters.
 
-A string is eaten in stripes of 32 bytes, then words of 8, one of 4, and single bytes. All
-strings that still have the next piece take the same step together.
+XXH64 consumes stripes of 32 bytes, then words of 8, one of 4, and single bytes. All strings with
+remaining data are processed together.
 
-Finding keys among others by their hashes: an index of buckets, and the place of each key.
+Keys are found by hash in an index of buckets:
 
     hashes   0110..  1001..  0111..       two bits make four buckets
     buckets  01: rows 0 and 2    10: row 1
-    starts   0 0 2 3 3                    bucket b has places starts[b] to starts[b + 1]
-    rows     0 2 1                        the row at each place
+    starts   0 0 2 3 3                    bucket b has the entries starts[b] to starts[b + 1]
+    rows     0 2 1                        the row of each entry
 
-Rows of a bucket are in order, so of several with one hash the first is found.
+Rows of a bucket are in order, so the first of several equal hashes is found.
 
-Split-block Bloom filters: eight bits per value, all in one block of 256.
+A Bloom filter stores eight bits per value, in one block of 256 bits:
 
     hash      0x9ae1_6a3b_2f90_404f
     block     the upper half of the hash, scaled to the number of blocks
     bits      one in each of the block's eight words: the lower half times a salt, upper 5 bits
-
-A value that was added has all its eight bits set.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
 
 
 def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
-    """Return the XXH64 of the bytes of every number, of 1, 2, 4 or 8 bytes."""
+    """Return the XXH64 of the bytes of every number of 1, 2, 4 or 8 bytes."""
     check_numbers(values)
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.itemsize
     return xxh64_many(offsets, as_bytes(values), seed)
@@ -145,7 +143,7 @@ def _rotate(value: Hashes, bits: int) -> Hashes:
 
 
 def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
-    """Return words mixed so that each bit depends on all; different words stay different."""
+    """Mix the bits of integers by a bijection."""
     check_seed(seed)
     mixed = values ^ np.uint64(seed)
     with np.errstate(over="ignore"):
@@ -156,7 +154,7 @@ def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
 
 
 def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
-    """Return where the buckets of the upper `bits` of hashes start, and the rows by bucket."""
+    """Return the start of each bucket of the upper `bits` of hashes, and the rows by bucket."""
     check_buckets(len(hashes), bits)
     bucket = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     starts = np.zeros((1 << bits) + 1, np.int64)
@@ -165,7 +163,7 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
 
 
 def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
-    """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
+    """Return the index of each probe among hashes sorted by bucket, or -1."""
     bits = check_bucket_count(starts)
     if starts[0] != 0 or starts[-1] != len(ordered) or bool((starts[1:] < starts[:-1]).any()):
         raise corrupt(Fault.BAD_OFFSETS, kernel="match_hashes", index=0)
@@ -180,7 +178,7 @@ def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
 
 
 def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
-    """Return filters one after another: each has the hashes up to its stop.
+    """Return concatenated Bloom filters; filter i has the hashes before `stops[i]`.
 
     >>> filters = build_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
     >>> np.unpackbits(filters.reshape(2, 32), axis=1).sum(axis=1).tolist()
@@ -201,7 +199,7 @@ def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
 def probe_filters(
     data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
 ) -> npt.NDArray[np.bool_]:
-    """Return for each filter, a part of `data`, and each hash whether it may have been added."""
+    """Return for each filter in `data` and each hash whether it may be contained."""
     check_filters((len(starts), len(sizes)), sizes)
     bad = (starts < 0) | (starts + sizes > data.nbytes)
     if bad.any():
@@ -223,7 +221,7 @@ def _blocks(
 
 
 def _bits_of(hashes: Hashes) -> npt.NDArray[np.int64]:
-    """Return the eight bits of each hash within its block."""
+    """Return the eight bit indices of each hash within its block."""
     low = (hashes & _LOW).astype(np.uint32)
     bits: npt.NDArray[np.int64] = ((low[:, None] * _SALT) >> np.uint32(27)).astype(np.int64)
     return bits + _WORD_OFFSETS

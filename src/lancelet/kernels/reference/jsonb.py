@@ -15,7 +15,7 @@ A container is a header, an entry per part, and the payloads of the parts, all n
     entry    kind << 28 | bytes: 0 null, 1 string, 2 number, 3 false, 4 true, 5 container
     number   00 = zero, 40 = signed, 50 = unsigned, 60 = double; whole numbers in 1, 2, 4 or 8 bytes
 
-Only what is JSON by its standard is accepted: not `NaN`, not a trailing comma, not a key twice.
+Only standard JSON is accepted, without `NaN`, trailing commas and duplicate keys.
 Doubles that are not finite can come from numbers such as `1e400`; they read back as null.
 Documents arrive and leave end to end, with their offsets; a null takes no bytes.
 """
@@ -58,7 +58,7 @@ _WORD: Final = struct.Struct(">I")
 
 
 def encode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s, Bytes]:
-    """Return documents, given as text, in binary form, and their offsets.
+    """Return JSON texts in binary form, and their offsets.
 
     >>> text = np.frombuffer(b"[]7", np.uint8)
     >>> encode_jsonb(np.array([0, 2, 3]), text, np.ones(2, np.bool_))[1].tobytes().hex()
@@ -68,12 +68,12 @@ def encode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s,
 
 
 def decode_jsonb(offsets: Int64s, data: Bytes, is_valid: Flags) -> tuple[Int64s, Bytes]:
-    """Return binary documents as text without spaces, and their offsets."""
+    """Return binary documents as JSON texts without spaces, and their offsets."""
     return _convert(_decode_document, offsets, data, is_valid, kernel="decode_jsonb")
 
 
 def json_fault(text: bytes) -> str:
-    """Return what is wrong with a document that `encode_jsonb` refuses.
+    """Return the error message for a document that `encode_jsonb` rejects.
 
     >>> json_fault(b"[1,]")
     'Expecting value: line 1 column 4 (char 3)'
@@ -112,12 +112,12 @@ def _encode_document(text: bytes) -> bytes:
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object has a key twice")
+        raise ValueError("an object has a duplicate key")
     return found
 
 
 def _whole(text: str) -> float:
-    # Python takes long to read very long numbers, and these are doubles in the end.
+    # Parsing long integers is slow in Python, and they become doubles anyway.
     return int(text) if len(text) <= _WHOLE_CHARACTERS_MAX else float(text)
 
 
@@ -170,7 +170,7 @@ def _encode_number(value: float) -> bytes:
         if -(1 << 63) <= value < 1 << 64:
             is_signed = value < 0
             tag = _SIGNED if is_signed else _UNSIGNED
-            # A negative number needs a bit for its sign; ~value is its magnitude without one.
+            # A negative number needs a sign bit; ~value has the bits of its magnitude.
             bits = (~value).bit_length() + 1 if is_signed else value.bit_length()
             width = next(width for width in _WIDTHS if bits <= 8 * width)
             return bytes([tag]) + value.to_bytes(width, "big", signed=is_signed)
@@ -221,16 +221,16 @@ def _decode_container(data: bytes, start: int, stop: int, *, depth: int) -> Iter
 
 
 def _parts(data: bytes, start: int, stop: int, *, count: int) -> list[tuple[int, int, int]]:
-    """Return kind, start and stop of every part of a container."""
+    """Return kind, start and stop of each part of a container."""
     payload = start + _WORD.size * (1 + count)
     if payload > stop:
-        raise ValueError("a JSON document is cut short")
+        raise ValueError("a JSON document is truncated")
     parts: list[tuple[int, int, int]] = []
     for index in range(count):
         entry = _word(data, start + _WORD.size * (1 + index), stop)
         end = payload + (entry & _BYTES_MAX)
         if end > stop:
-            raise ValueError("a part of a JSON document is cut short")
+            raise ValueError("a part of a JSON document is truncated")
         parts.append((entry >> 28, payload, end))
         payload = end
     return parts
@@ -238,7 +238,7 @@ def _parts(data: bytes, start: int, stop: int, *, count: int) -> list[tuple[int,
 
 def _decode_value(data: bytes, kind: int, start: int, stop: int, *, depth: int) -> Iterator[str]:
     if kind == _STRING:
-        # What is not UTF-8 is refused by whoever makes strings of the text.
+        # Consumers of the text validate UTF-8.
         text = data[start:stop].decode(errors="surrogateescape")
         yield json.dumps(text, ensure_ascii=False)
     elif kind == _NUMBER:
@@ -266,7 +266,7 @@ def _decode_number(data: bytes) -> str:
 
 
 def _double_text(value: float) -> str:
-    """Return the shortest text of a double, with the exponents that the reference writes.
+    """Return the shortest text of a double, with exponents as in the reference implementation.
 
     >>> [_double_text(value) for value in (100.0, 1e16, 0.00001, 1e-6, -0.0)]
     ['100.0', '1e+16', '0.00001', '1e-6', '-0.0']
@@ -284,6 +284,6 @@ def _double_text(value: float) -> str:
 
 def _word(data: bytes, position: int, stop: int) -> int:
     if position + _WORD.size > stop:
-        raise ValueError("a JSON document is cut short")
+        raise ValueError("a JSON document is truncated")
     found: int = _WORD.unpack_from(data, position)[0]
     return found

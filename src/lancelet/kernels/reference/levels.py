@@ -1,20 +1,19 @@
-"""Lists to levels and back, one list layer a call.
+"""Conversion between lists and levels, one list layer per call.
 
-Nesting is stored as two numbers per entry: which list an entry opens (repetition) and what is
-missing (definition). For `list<list<int>>` with the inner list at level 1 and the outer at 2:
+Nesting is stored as two numbers per entry: the list that the entry opens (repetition) and the
+missing layers (definition). For `list<list<int>>` with the inner list at level 1 and the outer at
+2:
 
     rows         [[7, 8], []]   null   [[9]]
     repetition    2  0    1     2      2
     definition    0  0    1     2      0       1: inner list empty, 2: outer list null
     values        7  8                 9
 
-`expand_list` walks inwards, adding the entries of one list layer; `unravel_list` walks outwards,
-taking one layer off. Both see levels as they are at that layer and hand on those of the next.
+`expand_list` adds the entries of one list layer, from the outside in; `unravel_list` removes one
+layer, from the inside out. Both return the levels of the next layer.
 
-Rows of lists: in which chunks of mini-block pages they are, and their entries in these.
-
-The index says how many rows have begun and ended before each chunk. A row begins where a
-repetition level is the greatest there is:
+Row lookup: an index has the number of rows begun and ended before each chunk of a page. A row
+begins where the repetition level is the maximum:
 
     chunks       0: [2 0 0]   1: [0 2 2]      begun [0 1 3]   ended [0 0 3]
     rows 0 and 2     chunks 0 and 1, entries 0..2 of chunk 0, 0 and 2 of chunk 1
@@ -35,11 +34,11 @@ from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 def expand_list(
     repetition: Levels, definition: Levels, lengths: Int64s, *, continued: int
 ) -> tuple[Levels, Levels]:
-    """Return the levels after each entry has become the items of its list.
+    """Return the levels after replacing each entry by the items of its list.
 
-    `lengths` has a number per entry: an entry of length 0 (a null or empty list, or what lies
-    under one) stays a single entry. The first item inherits both levels; the others have
-    `continued` as repetition and are, so far, fully defined.
+    `lengths` has a number per entry. An entry of length 0 (a null or empty list, or a parent of
+    one) remains a single entry. The first item inherits both levels; the others have repetition
+    `continued` and definition 0.
 
     >>> rep, definition = np.array([1, 1], np.uint16), np.array([0, 5], np.uint16)
     >>> [x.tolist() for x in expand_list(rep, definition, np.array([3, 0]), continued=0)]
@@ -67,13 +66,13 @@ def unravel_list(
     null_level: int,
     empty_level: int,
 ) -> tuple[Int64s, Bytes | None, Levels, Levels | None]:
-    """Take the lists of one layer off the levels.
+    """Remove one list layer from the levels.
 
-    An entry with definition at most `item_max` has an item in this layer, and one that opens a
-    list at `list_level` or further out has a list, if its definition is at most `slot_max`.
+    An entry with a definition of at most `item_max` has an item in this layer. An entry that opens
+    a list at `list_level` or above has a list if its definition is at most `slot_max`.
 
-    Returns the offsets of the lists, a bitmap of their validity if the layer can be null
-    (`null_level` is not 0), and the levels of the entries that open lists, for the next layer.
+    Returns the offsets of the lists, a validity bitmap if the layer is nullable (`null_level` is
+    not 0), and the levels of the entries that open lists, for the next layer.
 
     >>> rep = np.array([2, 0, 1, 2, 2], np.uint16)
     >>> definition = np.array([0, 0, 1, 2, 0], np.uint16)
@@ -110,7 +109,7 @@ def unravel_list(
 
 
 def pack_validity(definition: Levels, *, slot_max: int, valid_max: int) -> tuple[Bytes, int]:
-    """Return a bitmap over entries up to `slot_max`, of those up to `valid_max`; and a count.
+    """Return a bitmap of entries up to `slot_max`, valid up to `valid_max`, and its size.
 
     >>> bits, slots = pack_validity(np.array([0, 2, 1, 0], np.uint16), slot_max=1, valid_max=0)
     >>> bits.tolist(), slots
@@ -121,7 +120,7 @@ def pack_validity(definition: Levels, *, slot_max: int, valid_max: int) -> tuple
 
 
 def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
-    """Return how many of each chunk's `counts[i]` entries are at most `slot_max`."""
+    """Return the number of entries per chunk with a level of at most `slot_max`."""
     check_partition(counts, len(definition), kernel="count_slots")
     before = np.zeros(len(definition) + 1, np.int64)
     np.cumsum(definition <= slot_max, out=before[1:])
@@ -129,7 +128,7 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
 
 
 def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
-    """Return the slots of some entries, ascending, leaving out those that have none.
+    """Return the slots of ascending entries, skipping entries without a slot.
 
     >>> rank_slots(np.array([0, 2, 1, 0], np.uint16), np.array([1, 2, 3]), slot_max=1).tolist()
     [1, 2]
@@ -146,7 +145,7 @@ def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
 def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice.
 
-    It does what `unpack_blocks` does for one slice, for the many short ones of a page.
+    Equivalent to `unpack_blocks` per slice, but efficient for many short slices.
     """
     check_slices(slices, counts, kernel="unpack_levels")
     parts = [
@@ -156,7 +155,7 @@ def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
 
 
 def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
-    """Return the chunks that hold any of the rows; both ascend, each at most once.
+    """Return the chunks that hold any of the ascending, unique rows.
 
     >>> chunks_of_rows(np.array([0, 1, 3]), np.array([0, 0, 3]), np.array([0])).tolist()
     [0, 1]
@@ -187,7 +186,7 @@ def take_row_levels(
     rows: Int64s,
     limits: LevelLimits,
 ) -> RowLevels:
-    """Return the entries of rows, given all `chunks` that hold them and no other rows asked for.
+    """Return the levels of rows, given all chunks that hold them.
 
     Chunk i has `num_levels[i]` entries and `counts[i]` values, and is chunk `chunks[i]` of the
     index `begun`.

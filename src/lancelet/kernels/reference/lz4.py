@@ -1,14 +1,14 @@
-"""LZ4 blocks, many in one call; a stored block may start with its plain size as a u32.
+"""LZ4 blocks, many per call; a stored block may start with its uncompressed size as a u32.
 
-A block is a list of sequences: some literal bytes, then a copy of what was already written.
+A block is a list of sequences: literal bytes, then a copy of earlier output.
 
-    token 0x32: 3 literals, and a copy of 2 + 4 bytes
+    token 0x32: 3 literals, and a match of 2 + 4 bytes
     32 'a' 'b' 'c' 03 00     abc + 6 bytes from 3 back = abcabcabc
     10 'd'                   the last sequence has literals only
 
-A nibble of 15 goes on in the bytes that follow. Compressors may differ in what they find (here
-it is Arrow's codec), so only decompression is defined to the byte. Arrow's codec does not say
-how much it wrote, so it is no judge of a block that claims too much.
+A nibble of 15 is extended by the following bytes. Compressors may find different matches (this one
+is Arrow's codec), so only decompression is exactly defined. Arrow's codec does not return the
+decompressed size and cannot validate it, so decompression is implemented here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lancelet.kernels.faults import Fault, corrupt
 def lz4_decompress_chunks(
     slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
 ) -> Slices:
-    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32.
+    """Decompress each slice; without `out_sizes`, each starts with its size as a u32.
 
-    A slice that claims more than `most` bytes is corrupt.
+    Raise `CorruptDataError` if a size exceeds `most`.
     """
     kernel = "lz4_decompress_chunks"
     blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
@@ -39,7 +39,7 @@ def lz4_decompress_chunks(
 
 
 def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
-    """Compress each slice; `sized` puts the plain size in front as a u32."""
+    """Compress each slice; `sized` adds the uncompressed size as a u32 prefix."""
     check_slices(slices, kernel="lz4_compress_chunks")
     codec = pa.Codec("lz4_raw")
     parts: list[Bytes] = []
@@ -81,12 +81,12 @@ def _decompress(block: Bytes, size: int, kernel: str, index: int) -> Bytes:
 
 
 def _extended(data: bytes, at: int, nibble: int) -> tuple[int, int]:
-    """Return a length that may go on in the bytes at `at`, and where it ends."""
+    """Return a length with its extension bytes at `at`, and the end position."""
     length = nibble
     more = nibble == 15
     while more and at < len(data):
         length += data[at]
         more = data[at] == 255
         at += 1
-    # A length that is cut short claims more than anything can hold.
+    # A truncated length exceeds any limit.
     return (1 << 62 if more else length), at

@@ -1,9 +1,7 @@
-"""Mapping a file for reading, as its definition: Python's own map, which keeps the file open.
+"""Memory maps by Python's `mmap`, which holds a file descriptor, and prefetching as a no-op.
 
-Asking for pages of a mapped file before they are touched, as its definition: nothing changes.
-
-The advice shortens waiting and changes no result, so the definition is the check of the slices
-and a count of zero; the native kernel may return how many times it asked.
+Prefetching never affects results, so the reference only validates the slices and returns 0. The
+native kernel returns its number of requests.
 """
 
 from __future__ import annotations
@@ -17,17 +15,17 @@ from lancelet.kernels.arguments import check_slices
 
 
 def map_file(handle: int, size: int) -> Bytes:
-    """Return the first `size` bytes of an open file, which are its own as long as the array lives.
+    """Map the first `size` bytes of an open file, which may be closed afterwards.
 
-    There is at least one. The handle may be closed afterwards.
+    `size` must be positive.
     """
     return np.frombuffer(mmap.mmap(handle, size, access=mmap.ACCESS_READ), np.uint8)
 
 
 def release_pages(source: Bytes) -> None:
-    """Take the pages of a map out of this process; they come back when they are looked at.
+    """Release the memory of a map; pages are mapped again on access.
 
-    The array is one that `map_file` returned, not a part of it.
+    `source` must be an array returned by `map_file`, not a part of it.
     """
     base: object = source.base
     held = base.obj if isinstance(base, memoryview) else base
@@ -36,11 +34,10 @@ def release_pages(source: Bytes) -> None:
 
 
 def read_ahead(slices: Slices, prefetched: Bytes) -> int:
-    """Ask the system to read what the slices cover; return how many times it was asked.
+    """Prefetch the pages of the slices; return the number of requests.
 
-    `prefetched` has a byte per page of 4096 bytes of the source; a page is looked at if its byte is 0,
-    which the native kernel then sets to 1. Pages are looked at four at a time, as blocks of 16 KiB
-    are verified.
+    `prefetched` has a byte per 4096 bytes of the source. The native kernel prefetches pages whose
+    byte is 0 and sets it to 1, four pages at a time, since blocks of 16 KiB are verified.
     """
     del prefetched
     check_slices(slices, kernel="read_ahead")

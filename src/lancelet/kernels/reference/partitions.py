@@ -1,7 +1,6 @@
-"""The nearest rows of some partitions of a vector index, of those that may be found.
+"""Top-k search in partitions of a vector index, with a prefilter.
 
-Rows that score the same are told apart by their address, the smaller first. A score that is no
-number is never found.
+Ties are broken by address, smallest first. NaN scores are never returned.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def scan_partitions(
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
-    """Return the addresses and scores of so many admitted rows at most, the nearest first.
+    """Return the addresses and scores of the `count` nearest allowed rows, nearest first.
 
-    Only rows are found whose scores are at least the first bound and below the second.
+    Scores must be at least the first bound and below the second.
     """
     where = [np.empty(0, np.uint64)]
     scores = [np.empty(0, np.float32)]
@@ -61,7 +60,7 @@ def prefilter_rows(
     masks: RowMasks,
     allowed: npt.NDArray[np.bool_],
 ) -> None:
-    """Write whether each row of some partitions is in the mask of its fragment."""
+    """Set `allowed` for the rows of partitions by the masks of their fragments."""
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
         rows = slice(start, start + length)
         allowed[rows] = _admitted(addresses[rows], masks)

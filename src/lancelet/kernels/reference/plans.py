@@ -1,7 +1,6 @@
-"""Plans of columns, as their definition: there is none, and everything is read in the general way.
+"""Column plans: the reference has none, so all columns use the generic readers.
 
-What rows by plans are is defined by the readers of pages (`encodings.structural`), which the tests
-compare them with.
+The readers of pages (`encodings.structural`) define the results of point reads; tests compare them.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 def plan_columns(
     metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
 ) -> list[ColumnPlan | None]:
-    """Return plans of columns, of which `metadata` has what the file says of each.
+    """Return plans of columns from their stored metadata, or None for unsupported columns.
 
-    `forms` has five numbers for each column: what its values become, their width, whether they
-    must be text, and the layers around them (`encodings.planned`). A column that is not as known
-    writers write it has no plan.
+    `forms` has five numbers per column: the Arrow representation, width, whether values must be
+    UTF-8, and the enclosing layers (`encodings.planned`).
     """
     del forms, num_rows, file_bytes
     return [None] * len(metadata)
@@ -28,10 +26,10 @@ def plan_columns(
 def take_rows(
     file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
 ) -> TakenRows | None:
-    """Return rows, in any order, of columns of a file; all of them have the rows.
+    """Return rows, in any order, of columns of a file; all columns must have these rows.
 
-    A column that cannot be read like this has no place, and `None` stands for all. `room` is a
-    guess of how many bytes the result has.
+    Columns that cannot be read have no output. Return None if none can be read. `room` is the
+    estimated size of the result.
     """
     del file, rows, plans, room
     return None

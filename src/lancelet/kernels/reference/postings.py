@@ -1,11 +1,11 @@
-"""Posting lists: which documents have a token and how often, in blocks; and streams of numbers.
+"""Posting lists: documents and frequencies of each token, in blocks; and streams of numbers.
 
-    block    f32 best score, u32 first document, packed steps, packed frequencies     128 documents
-    tail     f32 best score, then each step and each frequency as a varint            fewer
+    block    f32 best score, u32 first document, packed deltas, packed frequencies     128 documents
+    tail     f32 best score, then each delta and each frequency as a varint            fewer
     packed   u8 width, then 32 values in each of 4 lanes, bit by bit
 
-Blocks of 256 documents have 8 lanes and no score; frequencies that need more bits than most are
-cut, and what was cut off follows with its place. A stream is runs of 128 packed, and varints.
+Blocks of 256 documents have 8 lanes and no score. Frequencies above their bit width are truncated,
+and their high bits follow with their index. A stream is packed runs of 128, then varints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def encode_postings(
     block_docs: int = 128,
     is_varint: bool = True,
 ) -> tuple[Bytes, Int64s]:
-    """Return the blocks of lists of `counts[i]` documents, and where each block ends."""
+    """Return the blocks of lists of `counts[i]` documents, and the end of each block."""
     out, start = bytearray(), 0
     end: list[int] = []
     for index, count in enumerate(counts.tolist()):
@@ -89,7 +89,7 @@ def decode_postings(
 def encode_impacts(
     docs: UInt32s, freqs: UInt32s, counts: Int64s, codes: Bytes, *, block_docs: int = 128
 ) -> tuple[Bytes, Int64s]:
-    """Return what may score best in each block of lists, then in every 32, and where each ends."""
+    """Return the impacts of the blocks of lists, then of each 32 blocks, and the end of each."""
     out, start = bytearray(), 0
     end: list[int] = []
     for index, count in enumerate(counts.tolist()):
@@ -107,7 +107,7 @@ def encode_impacts(
 
 
 def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
-    """Return streams of `counts[i]` values, and where each ends."""
+    """Return streams of `counts[i]` values, and the end of each."""
     out, start = bytearray(), 0
     end: list[int] = []
     for index, count in enumerate(counts.tolist()):
@@ -137,9 +137,9 @@ def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
 
 
 def _impacts(docs: UInt32s, freqs: UInt32s, codes: Bytes) -> bytes:
-    """Return the last document, and pairs of frequency and length, both ascending.
+    """Return the last document, and pairs of frequency and length code, both ascending.
 
-    A pair is left out if another is as frequent or more, and as short or shorter.
+    Omits pairs dominated by another pair, which is at least as frequent and not longer.
     """
     most: dict[int, int] = {}
     for code, freq in zip(codes[docs].tolist(), freqs.tolist(), strict=True):
@@ -166,7 +166,7 @@ def _width(values: UInt32s) -> int:
 def _bits(values: UInt32s, width: int, lanes: int) -> bytes:
     bits = values.reshape(32, lanes).T[:, :, None] >> np.arange(width, dtype=np.uint32) & 1
     packed = np.packbits(bits.astype(np.uint8).reshape(lanes, -1), axis=1, bitorder="little")
-    # Bits of one width may come out column by column, which cannot be looked at as words.
+    # The result may be in column order, which cannot be viewed as words.
     words = np.ascontiguousarray(packed).view("<u4")
     return np.ascontiguousarray(words.T).tobytes()
 
@@ -212,7 +212,7 @@ def _tail(docs: UInt32s, freqs: UInt32s, *, is_varint: bool) -> bytes:
 
 
 class _Reader:
-    """Reads a slice from its beginning, never beyond its end."""
+    """Sequential reader of a slice, with bounds checks."""
 
     def __init__(self, slices: Slices, index: int, kernel: str) -> None:
         start = int(slices.position[index])

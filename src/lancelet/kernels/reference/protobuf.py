@@ -1,7 +1,7 @@
-"""Protobuf by columns: find the parts of one large message, and read numbers out of many small.
+"""Columnar protobuf: embedded messages of a large message, and numbers of many small ones.
 
-A manifest with 100 000 fragments is one message with 100 000 embedded ones. To open a table
-takes three numbers of each, so nothing else is decoded:
+A manifest with 100 000 fragments is one message with 100 000 embedded ones. Opening a table needs
+three numbers of each, so nothing else is decoded:
 
     message    0a 03 61 62 63   12 04 08 07 20 05   18 09
                field 1, "abc"   field 2, 4 bytes    field 3 = 9
@@ -9,18 +9,17 @@ takes three numbers of each, so nothing else is decoded:
     find_parts(message, field=2)             head [5]  position [7]  size [4]
     read_varints(those slices, [(0, 4)])     values [[5]]  present [[True]]
 
-A path `(outer, inner)` names the number field `inner` within the embedded message `outer`;
-outer 0 is the slice itself, and inner 0 asks for the size of `outer` instead of a number in it.
-As in every protobuf reader the last of several wins, and fields of another wire type than
-asked for are passed over.
+A path `(outer, inner)` is the number field `inner` of the embedded message `outer`; outer 0 is the
+slice itself, and inner 0 requests the size of `outer`. As in other protobuf readers, the last value
+of a repeated field wins, and fields of another wire type are skipped.
 
-A file with 10 000 columns has as many small messages, each with a message per page. Those of all
-columns are found at once, and so are the numbers that are packed into one field:
+A file with 10 000 columns has as many small messages, with an embedded message per page. All of
+them are processed together, and so are packed numbers:
 
     find_parts_in(columns, field=2)          owner [0 0 1]  position, size of each page
     read_packed(the parts 40 c0 01, 07)      counts [2 1]  values [64 192 7]
 
-`join_pages` writes those of all columns of a file, from columns of numbers as well.
+`join_pages` writes the messages of all columns of a file from columns of numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from lancelet.kernels.faults import Fault, corrupt
 Flags: TypeAlias = npt.NDArray[np.bool_]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 PackedRanges: TypeAlias = tuple[Int64s, Int64s, Int64s]
-"""Ranges of many owners: those of owner i are `bounds[i]` to `bounds[i + 1]`; position and size."""
+"""Ranges of many owners: owner i has `bounds[i]` to `bounds[i + 1]`; position and size."""
 
 _VARINT: Final = 0
 _FIXED64: Final = 1
@@ -48,17 +47,14 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return where the embedded messages `field` of a message start, with and without head.
-
-    The three columns are the position of the tag, the position of the content and its size.
-    """
+    """Return tag position, content position and size of the embedded messages `field`."""
     found = list(_parts(message.tobytes(), field, kernel="find_parts"))
     heads, positions, sizes = np.array(found, np.int64).reshape(-1, 3).T
     return heads, positions, sizes
 
 
 def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the embedded messages `field` of many messages: whose, position and size."""
+    """Return owner, position and size of the embedded messages `field` of many messages."""
     kernel = "find_parts_in"
     check_slices(slices, kernel=kernel)
     found = [
@@ -75,7 +71,7 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
 def join_pages(
     heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
 ) -> tuple[Bytes, Int64s]:
-    """Return the metadata of columns, back to back, and where those of each end.
+    """Return the concatenated metadata of columns, and the end of each.
 
     Column i has the head `column_heads[i]` of `heads` and the pages `edges[i]` to `edges[i + 1]`.
     `numbers` are the head, the length and the priority of each page.
@@ -135,7 +131,7 @@ def _as_varint(value: int) -> bytes:
 
 
 def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
-    """Return how many packed numbers each slice has, and all of them end to end."""
+    """Return the number of packed integers in each slice, and all their values."""
     kernel = "read_packed"
     check_slices(slices, kernel=kernel)
     counts: list[int] = []
@@ -150,9 +146,9 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
 
 
 def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
-    """Return the number at each path of each message, and whether it is there.
+    """Return the number at each path of each message, and whether it is present.
 
-    `paths` holds pairs; both results have a row for each path and a column for each message.
+    `paths` are pairs; both results have a row per path and a column per message.
     """
     kernel = "read_varints"
     check_slices(slices, kernel=kernel)
@@ -175,7 +171,7 @@ def _read(
     values: UInt64s,
     present: Flags,
 ) -> None:
-    """Step through messages side by side, one field of each at a time."""
+    """Step through messages in parallel, one field at a time."""
     kernel = "read_varints"
     at = start.copy()
     inside = pairs[:, 0] == outer
@@ -226,7 +222,7 @@ def _read(
 def _varints(
     source: Bytes, at: Int64s, stop: Int64s, message: Int64s, *, kernel: str
 ) -> tuple[UInt64s, Int64s]:
-    """Read one number at each position and return them with the positions behind."""
+    """Read one number at each position; return them and the positions after them."""
     value = np.zeros(len(at), np.uint64)
     at = at.copy()
     open_ones = np.arange(len(at))
@@ -249,9 +245,9 @@ def _check(bad: Flags, fault: Fault, message: Int64s) -> None:
 def _parts(
     data: bytes, field: int, *, kernel: str, index: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield tag, position and size of the embedded messages `field`.
+    """Yield tag position, content position and size of the embedded messages `field`.
 
-    Faults are those of `index`, or of the tag where they are found.
+    Faults have the given index, or else the tag position.
     """
     at = 0
     while at < len(data):

@@ -1,10 +1,9 @@
-"""Run lengths: a run of equal values is stored once, with its length.
+"""Run-length encoding: a run of equal values is stored once, with its length.
 
     values   7 7 7 2 2 9
     stored   values [7 2 9]   lengths [3 2 1]
 
-Runs never cross a chunk, and a length of one byte splits a run longer than 255. A reader adds
-the lengths up and never needs to know where a long run was split.
+Runs never cross a chunk, and runs longer than 255 are split, as lengths have one byte.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.copies import gather
 
 RUN_MAX: Final = 255
-"""The longest run that a length of one byte can say."""
+"""Maximum run length."""
 
 
 def rle_decode_chunks(
@@ -54,9 +53,10 @@ def rle_decode_chunks(
 def rle_encode_chunks(
     values: Bytes, value_bytes: int, counts: Int64s
 ) -> tuple[Bytes, Bytes, Int64s]:
-    """Collapse runs within chunks of `counts[i]` values.
+    """Encode runs within chunks of `counts[i]` values.
 
-    Returns the values of the runs, their lengths in one byte each, and the runs of each chunk.
+    Returns the values of the runs, their lengths in one byte each, and the number of runs per
+    chunk.
     """
     rows = _rows(values, value_bytes)
     check_partition(counts, len(rows), kernel="rle_encode_chunks")
@@ -75,7 +75,7 @@ def rle_encode_chunks(
 
 
 def count_runs(values: Bytes, value_bytes: int) -> int:
-    """Return how many runs of equal values there are, of any length."""
+    """Return the number of runs of equal values."""
     return int(_run_starts(_rows(values, value_bytes)).sum())
 
 

@@ -1,12 +1,12 @@
-"""Segments of texts of any script: what lies between the places where words end.
+"""Word segmentation of texts in any script.
 
     "can't stop, 3.14 ภาษาไทย"      can't  stop  3.14  ภาษา  ไทย
 
-Words end where the rules of Unicode say so (UAX 29), seen from what stands before a place and, for
-marks between letters or digits, from what comes after it. Runs of scripts that put no blanks
-between words are cut by lists of words: the longest that matches, else all that words begin with
-and one character more. The end of a stretch of one language may be left: it goes with what
-follows, or is cut again if nothing does. Only segments with a letter or a digit are given.
+Boundaries follow the Unicode rules (UAX 29), which depend on the preceding characters and, for
+punctuation between letters or digits, on the next one. Runs of scripts without spaces are segmented
+by dictionaries: the longest match, else the longest prefix of a word and one more character. The
+unmatched end of a run joins the following text, or is segmented again at the end. Only segments
+with a letter or digit are returned.
 """
 
 from __future__ import annotations
@@ -46,23 +46,22 @@ _ADJACENT_RULES: Final = (
     ({*_NAME_CLASSES, _Class.EXTEND_NUM_LET}, {_Class.EXTEND_NUM_LET}),
     ({_Class.EXTEND_NUM_LET}, _NAME_CLASSES),
 )
-"""No word ends between a character of the first classes and one of the second."""
+"""There is no boundary between a character of the first classes and one of the second."""
 
 _BETWEEN_RULES: Final = (
     ({_Class.MID_LETTER, _Class.MID_NUM_LET, _Class.SINGLE_QUOTE}, _LETTERS),
     ({_Class.DOUBLE_QUOTE}, {_Class.HEBREW_LETTER}),
     ({_Class.MID_NUM, _Class.MID_NUM_LET, _Class.SINGLE_QUOTE}, {_Class.NUMERIC}),
 )
-"""No word ends at a character of the first classes that stands between two of the second."""
+"""There is no boundary at a character of the first classes between two of the second."""
 
 
 def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
 ) -> tuple[Slices, Int64s, Int64s]:
-    """Return the segments of texts that have a member, how many each text has, and languages met.
+    """Return the segments with a member character, their number per text, and runs per language.
 
-    Of each `Language` it is told how many stretches of it were cut. With `splits`, the runs of
-    members in the segments are returned instead of these.
+    With `splits`, the runs of member characters in the segments are returned instead.
     """
     check_texts(offsets, data, kernel=_KERNEL)
     if not len(rules.units) == len(rules.children) == len(rules.num_children) == len(rules.is_word):
@@ -86,7 +85,7 @@ def find_segments(
 
 
 class _Text:
-    """The codes, classes and places of the characters of a text."""
+    """Code points, classes and positions of the characters of a text."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class _Text:
         ]
 
     def next_class(self, at: int) -> int:
-        """Return the class of the first character from a place on that is no mark."""
+        """Return the class of the first character from `at` on that is not ignored."""
         rest = (kind for kind in self.classes[at:] if kind not in _MARKS)
         return next(rest, _Class.OTHER)
 
@@ -125,14 +124,14 @@ class _Text:
         return found if found < last and self.rules.units[found] == unit else -1
 
     def step(self, node: int, code: int) -> int:
-        """Return the node of what a node stands for and one more character, -1 if none."""
+        """Return the child node for one more character, or -1."""
         units = np.frombuffer(chr(code).encode("utf-16-le", "surrogatepass"), "<u2")
         return reduce(lambda at, unit: -1 if at < 0 else self.child(at, int(unit)), units, node)
 
 
 @dataclass
 class _Output:
-    """Takes characters and where segments end; keeps those with a member."""
+    """Receives characters and boundaries; collects segments with a member."""
 
     members: Bytes
     splits: bool = field(kw_only=True)
@@ -185,13 +184,13 @@ def _cut_text(text: _Text, output: _Output) -> None:
 
 @dataclass
 class _Context:
-    """What the rules look at before a place.
+    """Context of the boundary rules.
 
     Attributes:
-        last: The class of the character before it.
-        near: The last one that is no mark.
-        far: The one before that.
-        odd: Whether an odd number of halves of flags ends here.
+        last: Class of the preceding character.
+        near: Class of the last character that is not ignored.
+        far: Class of the one before.
+        odd: Whether the number of preceding regional indicators is odd.
     """
 
     last: int = _Class.OTHER
@@ -209,7 +208,7 @@ class _Context:
         self.far, self.near = self.near, kind
 
     def joins(self, kind: int, next_class: Callable[[], int]) -> bool:
-        """Return whether no word ends before a character of a class."""
+        """Return whether there is no boundary before a character class."""
         if (self.last, kind) == (_Class.CR, _Class.LF):
             return True
         if self.last in _LINES or kind in _LINES:
@@ -235,7 +234,7 @@ class _Context:
 
 
 def _cut_run(text: _Text, start: int, stop: int, output: _Output) -> None:
-    """Cut a run of scripts without blanks, stretch by stretch of one language."""
+    """Segment a run of scripts without spaces, by language."""
     while start < stop:
         for end in list(_ends_of_words(text, start, stop)):
             for at in range(start, end):
@@ -277,7 +276,7 @@ def _ends_of_listed_words(text: _Text, start: int, stop: int, root: int) -> Iter
             if text.rules.num_children[node] == 0:
                 yield at
                 break
-            # A word may go on; what ends within a cluster is none.
+            # A longer word may follow; words must end at cluster boundaries.
             while cluster < at:
                 cluster = next(clusters, stop)
             if cluster == at:
@@ -288,7 +287,7 @@ def _ends_of_listed_words(text: _Text, start: int, stop: int, root: int) -> Iter
 
 
 def _ends_of_clusters(text: _Text, start: int, stop: int) -> Iterator[int]:
-    """Yield where a stretch begins, and where each of its clusters ends."""
+    """Yield the start of a run and the end of each grapheme cluster."""
     yield start
     consonant = linked = False
     for at in range(start, stop):

@@ -1,6 +1,6 @@
-"""Small pages, as their definition: there is none, and all are encoded in the general way.
+"""Small page encoder: the reference has none, so all pages use the general encoders.
 
-What a page becomes is defined by `encodings.choose`, which the tests compare pages with.
+`encodings.choose` defines the results; tests compare them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from lancelet.kernels.small import SmallPage, SmallPages
 def encode_small_pages(
     pages: Sequence[SmallPage], rows: int, *, has_large_chunks: bool, constants: int
 ) -> SmallPages | None:
-    """Return pages of `rows` values each with what is cheapest to read, or None for none of them.
+    """Encode pages of `rows` values each with the cheapest encoding; None if unsupported.
 
-    `constants` says which pages of one value are told apart: none (0), short numbers (1), all (2).
+    `constants` selects the detection of constant pages: none (0), short numbers (1), all (2).
     """
     del pages, rows, has_large_chunks, constants
     return None

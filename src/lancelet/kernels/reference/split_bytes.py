@@ -1,4 +1,4 @@
-"""Byte stream split: byte j of every value of a chunk goes to plane j, which compresses better.
+"""Byte stream split: byte j of every value is stored in plane j, which compresses better.
 
 values (2 bytes)   a1 a2  b1 b2  c1 c2
 planes             a1 b1 c1  a2 b2 c2

@@ -1,11 +1,11 @@
-"""Parts of texts: the order of suffixes, and finding them in a wavelet tree.
+"""Substring search: suffix arrays, and an FM-index in a wavelet tree.
 
     banana$    suffixes in order: $ a$ ana$ anana$ banana$ na$ nana$     at 6 5 3 1 0 4 2
-               the bytes before them: a n n b $ a a                       which the tree has
-    an         rows 2 to 4 begin so, at 3 and 1
+               preceding bytes: a n n b $ a a                             stored in the tree
+    an         prefix of rows 2 to 4, at 3 and 1
 
-Row r stands for a suffix. The byte before it, and how often that is among the rows above, say
-which row has the suffix that is longer by one.
+Row r represents a suffix. Its preceding byte, and the rank of that byte among the rows above, yield
+the row of the suffix that is longer by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SET_BITS = (
 
 
 def order_suffixes(text: Bytes) -> Int32s:
-    """Return where the suffixes of a text start, in their order; its last byte is its only 0."""
+    """Return the suffix array of a text, whose last byte must be its only 0."""
     kernel = "order_suffixes"
     count = len(text)
     if not 1 <= count <= _ORDERED_MAX:
@@ -42,7 +42,7 @@ def order_suffixes(text: Bytes) -> Int32s:
         raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(wrong.argmax()))
     ranks, compared = text.astype(np.int64), 1
     while True:
-        # Ranks are by so many bytes; those of the suffixes behind as many make it twice as many.
+        # Prefix doubling: combine the ranks by `compared` bytes of two adjacent prefixes.
         following = np.zeros(count, np.int64)
         following[:-compared] = ranks[compared:] + 1
         keys = ranks * (count + 256) + following
@@ -55,7 +55,7 @@ def order_suffixes(text: Bytes) -> Int32s:
 
 
 def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
-    """Return how many bits are set before each word of each node, and in all of the node."""
+    """Return the number of set bits before each word of each node, and in the whole node."""
     kernel = "rank_bits"
     own = _SET_BITS[words.view(np.uint8).reshape(-1, 8)].sum(axis=1)
     parts = []
@@ -73,7 +73,7 @@ def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
 
 
 def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
-    """Return the first row, and the one behind the last, of the suffixes that begin so."""
+    """Return the row range of the suffixes that start with a pattern."""
     kernel = "find_suffixes"
     parents, leaves = _links(tree, kernel)
     low, high = 0, tree.length
@@ -100,7 +100,7 @@ def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
 def locate_suffixes(
     tree: WaveletTree, samples: UInt64s, rate: int, first: int, count: int
 ) -> Int64s:
-    """Return where the suffixes of rows start, as samples of every `rate`-th row say."""
+    """Return the text positions of suffix rows, from samples of every `rate`-th row."""
     kernel = "locate_suffixes"
     _links(tree, kernel)
     if rate < 1 or not 0 <= first <= tree.length - count:
@@ -109,7 +109,7 @@ def locate_suffixes(
         raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=len(samples))
     rows = np.arange(first, first + count, dtype=np.int64)
     steps = np.zeros(count, np.int64)
-    # Damage may lead in circles past all samples.
+    # A corrupt tree may have cycles without samples.
     steps_left = tree.length + count * min(rate, tree.length) * STEPS_PER_ROW
     while len(pending := np.flatnonzero(rows % rate)):
         steps_left -= len(pending)
@@ -124,12 +124,12 @@ def locate_suffixes(
 
 
 def unwind_text(tree: WaveletTree) -> Bytes:
-    """Return the text."""
+    """Reconstruct the text."""
     kernel = "unwind_text"
     _links(tree, kernel)
     text = np.zeros(tree.length, np.uint8)
     row = np.zeros(1, np.int64)
-    # The first row is the last byte alone, and each step leads to the byte before.
+    # The first row is the terminator; each step yields the preceding byte.
     for position in range(tree.length - 2, -1, -1):
         row, text[position : position + 1] = _step(tree, row, kernel)
     return text
@@ -139,7 +139,7 @@ _Links = tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]
 
 
 def _links(tree: WaveletTree, kernel: str) -> _Links:
-    """Return the parent of each node and byte, and which child it is, of a tree that is sound."""
+    """Return the parent and child number of each node and byte; raise unless the tree is valid."""
     nodes, counts = len(tree.bits), tree.counts
     if (
         nodes > NODES_MAX
@@ -177,7 +177,7 @@ def _links(tree: WaveletTree, kernel: str) -> _Links:
 
 
 def _ones(tree: WaveletTree, nodes: Int64s, positions: Int64s) -> Int64s:
-    """Return how many bits of nodes are set before places."""
+    """Return the number of set bits of nodes before positions."""
     words = tree.starts[nodes] + positions // 64
     found: Int64s = tree.ranks[words + nodes].astype(np.int64)
     inside = positions % 64 > 0
@@ -188,7 +188,7 @@ def _ones(tree: WaveletTree, nodes: Int64s, positions: Int64s) -> Int64s:
 
 
 def _step(tree: WaveletTree, rows: Int64s, kernel: str) -> tuple[Int64s, Bytes]:
-    """Return the rows whose suffixes are longer by a byte, and these bytes."""
+    """Return the rows of the suffixes longer by one byte, and these bytes."""
     positions, nodes = rows.copy(), np.zeros(len(rows), np.int64)
     going = np.arange(len(rows))
     while len(going):

@@ -1,12 +1,12 @@
-"""The best documents of posting lists: every list decoded, every document scored.
+"""Top-k search in posting lists, by decoding all lists and scoring all documents.
 
-score    sum over the lists of idf * 2.2 f / (f + norm), f times in the document
+score    sum over the lists of idf * 2.2 f / (f + norm), f the frequency in the document
 
     red   {0: 2, 3: 1}    idf 1.1          any of red and fox    3, 0, 5
     fox   {3: 1, 5: 1}    idf 0.9          all of them           3
 
-A phrase is in a document if each of its words has a position that is as far behind one reached by
-the word before as in the phrase, or up to `slop` farther.
+A document contains a phrase if each token has a position whose distance from a matched position of
+the previous token is that in the phrase, plus at most `slop`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lancelet.kernels.reference.postings import decode_postings, decode_streams
 def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with any or all of some tokens, ascending, and their scores.
+    """Return the top documents with any or all tokens, ascending, and their scores.
 
-    Of equal scores the first document is better. The order of the lists is all one.
+    Ties are resolved in favor of the first document. The order of the lists does not matter.
     """
     found = _decoded(lists, ranking, "search_postings")
     if not found:
@@ -39,9 +39,9 @@ def search_postings(
 def search_phrase(
     lists: PostingLists, ranking: Ranking, phrase_offsets: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with tokens at these places of a phrase, ascending.
+    """Return the top documents with tokens at these offsets of a phrase, ascending.
 
-    At most `slop` others stand between two words.
+    At most `slop` tokens may be between two tokens of the phrase.
     """
     found = _decoded(lists, ranking, "search_phrase")
     if not found:

@@ -1,14 +1,14 @@
-"""Words of texts: where runs of characters of a set are, and the numbers of words.
+"""Tokens of texts (runs of characters of a set), token ids, and sorting of pairs.
 
-    "to be, or"   members a-z      words 0..2  3..5  7..9
-    slices        to be to         numbers 0 1 0
+    "to be, or"   members a-z      tokens 0..2  3..5  7..9
+    slices        to be to         ids 0 1 0
 
-A set of characters has a bit for each; what is not UTF-8 is in none.
+A character set is a bitmap; invalid UTF-8 is in no set.
 
-Sorting numbers that carry others: equal ones stay as they stand.
+sort_pairs is stable:
 
-words     7 3 7 0      numbers  10 11 12 13
-sorted    0 3 7 7               13 11 10 12
+keys      7 3 7 0      values  10 11 12 13
+sorted    0 3 7 7              13 11 10 12
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UInt64s = npt.NDArray[np.uint64]
 
 
 def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
-    """Return the words of texts, and how many each text has."""
+    """Return the tokens of texts, and the number of tokens per text."""
     check_texts(offsets, data, kernel="find_tokens")
     starts: list[int] = []
     sizes: list[int] = []
@@ -56,7 +56,7 @@ def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, I
 
 
 def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
-    """Return the number of each slice, the same for equal ones, those of before among them."""
+    """Return the token id of each slice; new tokens are added to the table."""
     check_slices(slices, kernel="assign_token_ids")
     ids_by_token = {token: number for number, token in enumerate(table.tokens(0))}
     ids = np.empty(len(slices), np.uint32)
@@ -72,7 +72,7 @@ def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
 
 
 def _append(table: TokenTable, token: bytes) -> None:
-    """Put a new word behind the others; slots and hashes are for the native kernel alone."""
+    """Append a new token; slots and hashes are used by the native kernel only."""
     table.grow(len(token))
     number, used = table.state.tolist()
     table.text[used : used + len(token)] = np.frombuffer(token, np.uint8)
@@ -81,7 +81,7 @@ def _append(table: TokenTable, token: bytes) -> None:
 
 
 def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
-    """Return the places of keys in ascending order, equal ones as they stand."""
+    """Return the indices that sort keys; stable."""
     large = keys >= num_keys
     if large.any():
         raise corrupt(Fault.BAD_INDEX, kernel="counting_order", index=int(large.argmax()))
@@ -89,7 +89,7 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
 
 
 def sort_pairs(keys: UInt64s, values: UInt64s) -> tuple[UInt64s, UInt64s]:
-    """Return words in ascending order, and the numbers that belong to them."""
+    """Return keys in ascending order and their values; stable."""
     if len(keys) != len(values):
         raise corrupt(Fault.BAD_LENGTH, kernel="sort_pairs", index=0)
     order = np.argsort(keys, kind="stable")

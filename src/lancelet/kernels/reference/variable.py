@@ -1,9 +1,9 @@
-"""Variable-width chunks: offsets measured from the start of the chunk, then the bytes.
+"""Variable-width chunks: offsets from the start of the chunk, then the bytes.
 
     values "ab", "", "c"     chunk, 4-byte offsets:  16 18 18 19 'a' 'b' 'c' (padding)
 
-A chunk of n values has n + 1 offsets, so the first one is where the bytes start. Many chunks
-become one pair of Arrow buffers.
+A chunk of n values has n + 1 offsets, so the first one is the start of the bytes. Many chunks are
+joined into one pair of Arrow buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lancelet.kernels.reference.copies import gather
 def concat_variable(
     slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Join variable chunks into one pair of offsets (of `out_bits`) and bytes."""
+    """Join variable-width chunks into Arrow offsets (of `out_bits`) and bytes."""
     position, size = value_slices(slices, counts, offset_bytes, kernel="concat_variable")
     offsets = offsets_of(size, out_bits=out_bits, kernel="concat_variable")
     return offsets, gather(slices.source, position, size)
@@ -29,14 +29,14 @@ def concat_variable(
 def pick_variable(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
-    """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
+    """Return value `index[i]` of the variable-width chunk in slice i with `counts[i]` values."""
     position, size = picked_ranges(slices, counts, index, offset_bytes, kernel="pick_variable")
     offsets = offsets_of(size, out_bits=out_bits, kernel="pick_variable")
     return offsets, gather(slices.source, position, size)
 
 
 def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
-    """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
+    """Split strings into chunks of `counts` values, padded with `pad` to whole offsets."""
     sizes = split_sizes(offsets, data.nbytes, counts, kernel="split_variable")
     position = np.cumsum(sizes) - sizes
     out = np.full(int(sizes.sum()), pad, np.uint8)
@@ -53,7 +53,7 @@ def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> S
 def value_slices(
     slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s]:
-    """Return position and size of every value in the source, checked."""
+    """Return validated position and size of every value in the source."""
     check_slices(slices, counts, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
     nonempty = np.flatnonzero(counts)
@@ -74,7 +74,7 @@ def value_slices(
 def picked_ranges(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s]:
-    """Return position and size of one value of each chunk, checked."""
+    """Return validated position and size of one value per chunk."""
     check_slices(slices, counts, kernel=kernel)
     check_slices(slices, index, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
@@ -91,7 +91,7 @@ def picked_ranges(
 
 
 def read_offsets(source: Bytes, at: Int64s, offset_bytes: int) -> Int64s:
-    """Read unsigned offsets at checked positions; what exceeds 63 bits comes out negative."""
+    """Read unsigned offsets at validated positions; values above 63 bits become negative."""
     raw = source[at[:, None] + np.arange(offset_bytes)].view(f"<u{offset_bytes}")
     offsets: Int64s = raw.reshape(-1).astype(np.int64)
     return offsets

@@ -1,8 +1,8 @@
-"""Distances between one vector and many, and what finding clusters takes.
+"""Vector distances, quantization, rotation, and k-means and PQ primitives.
 
 vectors [[0 0] [3 4]]  query [0 0]    squared L2 [0 25]
 
-The metrics are those of the format: cosine is 1 - cos, dot is 1 - product, Hamming counts bits.
+Metrics are those of the format: cosine is 1 - cos, dot is 1 - product, Hamming counts bits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def vector_distances(
     metric: Metric,
     rows: Int64s | None = None,
 ) -> Floats:
-    """Return the distance of each vector from a query, or of those in chosen rows.
+    """Return the distance of each vector, or of selected rows, from a query.
 
-    `vectors` are one after another: floats, or bytes of bits for Hamming. Distances are summed
-    up in single precision, in double for vectors of that.
+    `vectors` are concatenated: floats, or bytes of bits for Hamming. Distances are accumulated in
+    single precision, in double precision for double vectors.
     """
     check_vectors(vectors, dimension, query, metric, rows)
     wide = vectors.reshape(-1, dimension)
@@ -59,11 +59,11 @@ def nearest_vectors(
     valid_from: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[Int64s, Floats]:
-    """Return the places and distances of so many vectors at most, the nearest first.
+    """Return the row indices and distances of the `count` nearest vectors.
 
-    Of those that are as near as each other the first come first. Only vectors are found whose
-    distances are at least the first bound and below the second, if it is finite, and whose bits
-    are set, which begin at bit `valid_from`. A distance that is no number is never found.
+    Ties are broken by row. Distances must be at least the first bound and below the second, if
+    finite. With `valid`, rows must have their bit set, from bit `valid_from` on. NaN distances are
+    never returned.
     """
     scores = vector_distances(vectors, dimension, query, metric)
     lower, upper = np.float32(bounds[0]), np.float32(bounds[1])
@@ -79,21 +79,20 @@ def nearest_vectors(
 def slice_distances(
     slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
 ) -> Floats:
-    """Return the distance of each vector, whose elements are a slice, from a query."""
+    """Return the distance of each vector from a query; a slice holds one vector."""
     width = dtype.itemsize * dimension
     if (slices.size != width).any():
-        raise CorruptDataError("a vector has not as many bytes as its dimension needs")
+        raise CorruptDataError("the size of a vector does not match its dimension")
     indices = slices.position[:, None] + np.arange(width)
     vectors = slices.source[indices].reshape(-1).view(dtype)
     return vector_distances(vectors, dimension, query, metric)
 
 
 def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uint8]:
-    """Return whole numbers of so many bits that, with a half added, point as vectors do.
+    """Return `bits`-bit codes that, plus one half, approximate the direction of vectors.
 
-    They are the rows of a matrix, without negative elements, times a scale and rounded down. Of
-    all scales from `percent` of the greatest on, the one is taken that points best; rows of zeros
-    have none.
+    Codes are the non-negative vectors times a scale, rounded down. The best of all scales from
+    `percent` of the maximum on is used; zero vectors have zero codes.
     """
     top = (1 << bits) - 1
     codes = np.zeros(vectors.shape, np.uint8)
@@ -121,14 +120,14 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
 
 
 def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
-    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds.
+    """Rotate the rows of a matrix by a randomized Hadamard transform of four passes.
 
-    In each, elements change sign and are added up crosswise:
+    Each pass flips signs by its part of `signs` and applies a Walsh-Hadamard transform:
 
         [a b c d]  ->  [a+b a-b c+d c-d]  ->  [a+b+c+d a-b+c-d a+b-c-d a-b-c+d], times 1 / sqrt(4)
 
-    Where the dimension is no power of two the largest below takes turns at the beginning and the
-    end, and halves are added crosswise after each.
+    If the dimension is not a power of two, passes alternate between the first and the last
+    elements, in the number of the next lower power, and then combine both halves.
     """
     size = vectors.shape[1]
     power = 1 << (size.bit_length() - 1)
@@ -150,7 +149,7 @@ def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
 
 
 def _hadamard(vectors: Floats) -> Floats:
-    """Return sums and differences of elements 1 apart, then 2, then 4, up to half of them."""
+    """Return the Walsh-Hadamard transform of rows, not normalized."""
     count, size = vectors.shape
     step = 1
     while step < size:
@@ -164,10 +163,10 @@ def _hadamard(vectors: Floats) -> Floats:
 def quantize_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
-    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps.
+    """Quantize rows minus a center to bytes; return them, the squared norms, and the step sizes.
 
-    Where it is asked for, a row is made of length one before. A byte less 128 times the step of
-    its row is at most half a step off. Rows that cannot be rounded have steps that are no numbers.
+    With `is_normal`, rows are normalized first. (byte - 128) * step differs from the element by at
+    most half a step. Rows that cannot be quantized have NaN steps.
     """
     wide = vectors.astype(sum_type(vectors.dtype))
     with np.errstate(all="ignore"):
@@ -186,17 +185,17 @@ def quantize_rows(
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
-    """Return, for each of so many labels, the sum of the rows that have it."""
+    """Return the sum of the rows of each of `count` labels."""
     sums = np.zeros((count, vectors.shape[1]))
     np.add.at(sums, labels, vectors)
     return sums
 
 
 def pq_encode(vectors: Floats, codebooks: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
-    """Return which word is the nearest of each piece of each vector, and the squared distance.
+    """Return the nearest code of each sub-vector, and its squared distance.
 
-    Words have the shape (pieces, words, elements); there are 16, or some more times that, up to
-    256. The first of several that are as near is taken.
+    Codebooks have the shape (sub-vectors, codes, elements); the number of codes is a multiple of
+    16, up to 256. Ties are resolved in favor of the first code.
     """
     num_sub_vectors, _, size = codebooks.shape
     rows = len(vectors)

@@ -1,4 +1,4 @@
-"""Statistics per zone of rows: smallest and largest value, nulls and NaNs.
+"""Statistics per zone of rows: minimum, maximum, null count and NaN count.
 
 values [3 1 9 | 7 - 8]  zone_rows 3    minimum [1 7]  maximum [9 8]  nulls [0 1]
 """
@@ -19,10 +19,10 @@ from lancelet.kernels.offsets import Offsets
 def zone_min_max(
     values: npt.NDArray[Any], zone_rows: int, validity: Bytes | None = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
-    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values.
+    """Return minimum, maximum, null count and NaN count of each `zone_rows` values.
 
-    `validity` has a bit per value, 1 where it is not null. A zone without a value other than
-    nulls and NaNs has minimum and maximum 0, and its nulls and NaNs add up to its rows.
+    `validity` has a bit per value, 1 if valid. A zone with only nulls and NaNs has minimum and
+    maximum 0.
     """
     check_zone_values(values, zone_rows)
     starts = np.arange(0, len(values), zone_rows)
@@ -56,9 +56,9 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 def zone_min_max_strings(
     offsets: Offsets, data: Bytes, zone_rows: int, validity: Bytes | None = None
 ) -> tuple[Int64s, Int64s]:
-    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes.
+    """Return the rows of the smallest and largest string in each `zone_rows`, by bytes.
 
-    `validity` has a bit per string, 1 where it is not null; -1 stands for a zone of nulls only.
+    `validity` has a bit per string, 1 if valid; zones of nulls only have row -1.
     """
     check_zone_rows(zone_rows)
     rows = max(len(offsets) - 1, 0)
