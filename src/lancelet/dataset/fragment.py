@@ -487,7 +487,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
     ) -> Any:
         """Return the rows as a pandas data frame.
 
-        See `LanceDataset.scanner` for the shared arguments. `blob_mode` selects the representation
+        See `LanceDataset.scanner` for the arguments. `blob_mode` selects the representation
         of blob columns: `lazy` files, `bytes` or `descriptions`. Further arguments (`kwargs`) are
         passed to `pyarrow.Table.to_pandas`.
 

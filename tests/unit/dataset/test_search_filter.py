@@ -61,7 +61,7 @@ def test_a_search_filters_only_a_search_of_the_other_kind(uri):
     dataset = lancelet.dataset(uri)
     with pytest.raises(InvalidInputError, match="requires `nearest`"):
         dataset.to_table(filter=MatchQuery("world", "t"))
-    with pytest.raises(InvalidInputError, match="other kind"):
+    with pytest.raises(InvalidInputError, match="filtered by a text search"):
         dataset.to_table(nearest=NEAREST, filter=VectorSearchQuery("v", VECTORS[0]))
 
 

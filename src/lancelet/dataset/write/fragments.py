@@ -62,7 +62,7 @@ def write_fragments(
 ) -> list[FragmentMetadata] | Transaction:
     """Write rows as fragments without committing them.
 
-    See `write_dataset` for the shared arguments. Rows (`data`) that are appended to an existing
+    See `write_dataset` for the arguments. Rows (`data`) that are appended to an existing
     dataset (`dataset_uri`, or the dataset itself) must match its schema. With
     `return_transaction` the result is a transaction.
 
