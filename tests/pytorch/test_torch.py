@@ -97,7 +97,7 @@ def test_tensors_have_the_types_and_shapes_of_columns(rows) -> None:
         "_rowid": (torch.int64, (30,)),
     }
     assert len(TensorDataset(batch["v"], 8)) == 4
-    with pytest.raises(InvalidInputError, match="become tensors"):
+    with pytest.raises(InvalidInputError, match="converted to tensors"):
         next(iter(LanceDataset(lancelet.write_dataset(pa.table({"s": ["a"]}), "memory://s"), 1)))
 
 

@@ -22,8 +22,8 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SHOWN_MAX = 22
-_SHOWN_AT_EACH_END = 10
+_FULL_PREVIEW_MAX = 22
+_PREVIEW_EDGE = 10
 
 
 def _bits_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
@@ -41,10 +41,10 @@ def _floats_of(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
 def _ml_dtypes_bfloat16() -> np.dtype[Any]:
     try:
         from ml_dtypes import bfloat16  # noqa: PLC0415 - an optional dependency
-    except ImportError as missing:
+    except ImportError as error:
         raise UnsupportedError(
-            "NumPy has no bfloat16; install the package ml_dtypes, which adds it"
-        ) from missing
+            "NumPy has no bfloat16 type; install the package ml_dtypes"
+        ) from error
     dtype: np.dtype[Any] = np.dtype(bfloat16)
     return dtype
 
@@ -162,10 +162,10 @@ class BFloat16Array(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs
         return f"<lance.arrow.BFloat16Array object at 0x{id(self):016x}>\n{self}"
 
     def __str__(self) -> str:
-        shown = [f"  {_text(value)}" for value in self.to_pylist()]
-        if len(shown) >= _SHOWN_MAX:
-            shown = [*shown[:_SHOWN_AT_EACH_END], "...", *shown[-_SHOWN_AT_EACH_END:]]
-        return "[\n" + ",\n".join(shown) + "\n]"
+        lines = [f"  {_text(value)}" for value in self.to_pylist()]
+        if len(lines) >= _FULL_PREVIEW_MAX:
+            lines = [*lines[:_PREVIEW_EDGE], "...", *lines[-_PREVIEW_EDGE:]]
+        return "[\n" + ",\n".join(lines) + "\n]"
 
     def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:  # noqa: ARG002 - Arrow's signature
         """Return an array with the dtype of `ml_dtypes`; raise if the array contains nulls."""
@@ -215,9 +215,9 @@ def bfloat16_array(values: Iterable[SupportsFloat | None]) -> BFloat16Array:
     >>> bfloat16_array([1.1, None, 3.4]).to_pylist()
     [BFloat16(1.1015625), None, BFloat16(3.40625)]
     """
-    given = list(values)
-    mask = np.array([value is None for value in given], dtype=np.bool_)
-    floats = np.array([0.0 if value is None else float(value) for value in given], np.float32)
+    items = list(values)
+    mask = np.array([value is None for value in items], dtype=np.bool_)
+    floats = np.array([0.0 if value is None else float(value) for value in items], np.float32)
     return _array_of_bits(_bits_of(floats), mask)
 
 
@@ -232,7 +232,7 @@ def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: An
     if isinstance(arr.type, BFloat16Type):
         if not pa.types.is_floating(target_type):
             raise InvalidInputError(
-                "bfloat16 casts to floating point only", target=str(target_type)
+                "bfloat16 can only be cast to floating-point types", target=str(target_type)
             )
         floats = _floats_of(arr._bits())  # noqa: SLF001 - same module
         mask = arr.is_null().to_numpy(zero_copy_only=False)
@@ -240,7 +240,7 @@ def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: An
     if isinstance(target_type, pa.FixedSizeListType) and pa.types.is_fixed_size_list(arr.type):
         if arr.type.list_size != target_type.list_size:
             raise InvalidInputError(
-                "vectors cast to vectors of the same length only",
+                "vectors can only be cast to vectors of the same length",
                 expected=arr.type.list_size,
                 found=target_type.list_size,
             )
@@ -254,7 +254,9 @@ def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: An
 
 def _cast_to_bfloat16(array: pa.Array) -> BFloat16Array:
     if not pa.types.is_floating(array.type):
-        raise InvalidInputError("only floating point casts to bfloat16", found=str(array.type))
+        raise InvalidInputError(
+            "only floating-point types can be cast to bfloat16", found=str(array.type)
+        )
     floats = array.cast(pa.float32(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
     mask = array.is_null().to_numpy(zero_copy_only=False)
     return _array_of_bits(_bits_of(np.ascontiguousarray(floats)), mask)

@@ -24,9 +24,9 @@ from pyarrow import fs
 
 from lancelet.errors import InvalidInputError, StorageError
 
-_SHOWN_BYTES: Final = 30
-_WEB: Final = ("http://", "https://")
-_WAIT_SECONDS: Final = 60
+_PREVIEW_BYTES: Final = 30
+_HTTP_PREFIXES: Final = ("http://", "https://")
+_TIMEOUT_SECONDS: Final = 60
 
 Decoder: TypeAlias = Callable[[pa.Array], npt.NDArray[Any]]
 """Decodes images to an array of pixels; the first axis is the image."""
@@ -119,9 +119,9 @@ class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs le
     """The base class of image arrays."""
 
     def __repr__(self) -> str:
-        return f"<lance.arrow.{type(self).__name__} object at 0x{id(self):016x}>\n{self._shown()}"
+        return f"<lance.arrow.{type(self).__name__} object at 0x{id(self):016x}>\n{self._preview()}"
 
-    def _shown(self) -> str:
+    def _preview(self) -> str:
         return repr(self.to_pylist())
 
     @classmethod
@@ -140,8 +140,8 @@ class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs le
             images, data_type = pa.array(images, pa.string()), ImageURIType()
         else:
             raise ImageTypeError("cannot build an ImageArray", found=type(images).__name__)
-        found: ImageArray = _from_storage(data_type, images)
-        return found
+        array: ImageArray = _from_storage(data_type, images)
+        return array
 
 
 class ImageURIArray(ImageArray):
@@ -173,11 +173,11 @@ class ImageURIArray(ImageArray):
 class EncodedImageArray(ImageArray):
     """Encoded images of any format."""
 
-    def _shown(self) -> str:
+    def _preview(self) -> str:
         first = self[0].as_py() if len(self) else None
         if first is None:
             return repr(None)
-        data = repr(first[:_SHOWN_BYTES])
+        data = repr(first[:_PREVIEW_BYTES])
         if find_spec("PIL") is None:
             return data
         try:
@@ -257,8 +257,8 @@ def _from_storage(data_type: pa.ExtensionType, storage: pa.Array) -> Any:
 
 def _read(uri: str) -> bytes:
     try:
-        if uri.startswith(_WEB):
-            with urllib.request.urlopen(uri, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - the scheme is http
+        if uri.startswith(_HTTP_PREFIXES):
+            with urllib.request.urlopen(uri, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 - the scheme is http
                 web: bytes = reply.read()
                 return web
         if "://" not in uri:

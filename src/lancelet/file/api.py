@@ -64,7 +64,7 @@ class NamespaceClient(Protocol):
 
 
 class ReaderResults:
-    """The rows of a read, as a stream of batches or as one table."""
+    """The result of a read: a stream of batches or a table."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class LanceFileReader:
             LanceFileReader(file).metadata().num_rows
             ```
         """
-        with _named(self._reader):
+        with _adding_file_facts(self._reader):
             return describe_metadata(self._reader, self._schema.to_arrow())
 
     def file_statistics(self) -> LanceFileStatistics:
@@ -354,12 +354,12 @@ class LanceFileReader:
 
     @cached_property
     def _arrow_schema(self) -> pa.Schema:
-        with _named(self._reader):
+        with _adding_file_facts(self._reader):
             return self._projected.to_arrow()
 
 
 @contextmanager
-def _named(reader: FileReader) -> Iterator[None]:
+def _adding_file_facts(reader: FileReader) -> Iterator[None]:
     """Add the path and version of the file to errors."""
     try:
         yield

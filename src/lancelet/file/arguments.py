@@ -8,7 +8,7 @@ subclasses of `InvalidInputError` and of the built-in classes raised by pylance.
 >>> text("path", 7)
 Traceback (most recent call last):
     ...
-lancelet.file.arguments.ArgumentTypeError: an argument has another type than ... found='int')
+lancelet.file.arguments.ArgumentTypeError: an argument has the wrong type ... found='int')
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def integer(name: str, value: object) -> int:
     except TypeError as error:
         raise _wrong_type(name, value, "int") from error
     if not -(1 << 63) <= number < 1 << 63:
-        raise OutOfRangeError("a number is too large", argument=name, found=number, bits=64)
+        raise OutOfRangeError("an integer is out of range", argument=name, found=number, bits=64)
     return number
 
 
@@ -110,10 +110,10 @@ def whole_number(name: str, value: object, *, least: int = 0, bits: int = 64) ->
         raise _wrong_type(name, value, "int") from error
     if not 0 <= number < 1 << bits:
         raise OutOfRangeError(
-            "a number is negative or too large", argument=name, found=number, bits=bits
+            "an integer is negative or too large", argument=name, found=number, bits=bits
         )
     if number < least:
-        raise InvalidInputError("a number is too small", argument=name, found=number, least=least)
+        raise InvalidInputError("an integer is too small", argument=name, found=number, least=least)
     return number
 
 
@@ -148,7 +148,7 @@ def _wrong_type(name: str, value: object, expected: str) -> ArgumentTypeError:
     is_plain = expected == "str" and isinstance(value, bool | int | float)
     hint = f"; write {str(value).lower()!r}" if is_plain else ""
     return ArgumentTypeError(
-        f"an argument has another type than it must have{hint}",
+        f"an argument has the wrong type{hint}",
         argument=name,
         expected=expected,
         found=type(value).__name__,

@@ -194,7 +194,7 @@ def check_rows(rows: Rows, *, num_rows: int) -> None:
         case RowRange(start, stop):
             if not 0 <= start <= stop <= num_rows:
                 raise InvalidInputError(
-                    "the range of rows is not within the file",
+                    "the row range exceeds the file",
                     start=start,
                     stop=stop,
                     num_rows=num_rows,
@@ -209,7 +209,7 @@ def check_rows(rows: Rows, *, num_rows: int) -> None:
             if low < 0 or high >= num_rows:
                 outside = indices[(indices < 0) | (indices >= num_rows)]
                 raise InvalidInputError(
-                    "a row is not within the file", row=int(outside[0]), num_rows=num_rows
+                    "a row index exceeds the file", row=int(outside[0]), num_rows=num_rows
                 )
 
 

@@ -55,11 +55,11 @@ class BlobDescriptor:
     def _of(
         cls, kind: int | None, blob_id: int | None, size: int | None, offset: int | None
     ) -> BlobDescriptor:
-        made = object.__new__(cls)
+        descriptor = object.__new__(cls)
         named = {"kind": kind, "blob_id": blob_id, "size": size, "offset": offset}
         for name, value in named.items():
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(descriptor, name, value)
+        return descriptor
 
     @classmethod
     def null(cls) -> BlobDescriptor:
@@ -202,7 +202,7 @@ def blob_id_of(given: object) -> int:
     """Return the id of a sidecar file, or raise if it is 0."""
     number = whole_number("blob_id", given, bits=32)
     if number == 0:
-        raise InvalidInputError("Blob id 0 is reserved: it is for blobs that are somewhere else")
+        raise InvalidInputError("Blob id 0 is reserved for blobs stored elsewhere")
     return number
 
 

@@ -136,12 +136,12 @@ class DedicatedBlobWriter(_SidecarWriter):
 
 def _binary_chunks(payloads: object) -> list[pa.LargeBinaryArray]:
     if not isinstance(payloads, pa.Array | pa.ChunkedArray) or not _is_binary(payloads.type):
-        found = (
+        found_type = (
             payloads.type if isinstance(payloads, pa.Array | pa.ChunkedArray) else type(payloads)
         )
         raise InvalidInputError(
             "payloads must be an array of Binary, LargeBinary, BinaryView or FixedSizeBinary",
-            found=str(found),
+            found=str(found_type),
         )
     if isinstance(payloads, pa.Array):
         return [_checked(payloads, "array")]

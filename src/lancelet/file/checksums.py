@@ -37,7 +37,7 @@ from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, c
 from lancelet.values import cached_property, dataclass
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
-"""The size of a block, by measurement: `benchmarks/bench_verify.py`."""
+"""The block size, chosen by measurements (`benchmarks/bench_verify.py`)."""
 
 _MAGIC: Final = b"LLETCRC1"
 CHECKSUM_MARKER: Final = b"\x8a\xb5\x18" + bytes([len(_MAGIC)]) + _MAGIC
@@ -121,15 +121,15 @@ class Checksums:
 
         Block `blocks[i]` starts at `positions[i]` of `source`.
         """
-        found = self._crcs_of(blocks, source, positions)
+        crcs = self._crcs_of(blocks, source, positions)
         size, stop = self.block_bytes, self.position + self.size
-        own = (blocks * size < stop) & ((blocks + 1) * size > self.position)
-        for index in np.flatnonzero(own).tolist():
+        has_checksums = (blocks * size < stop) & ((blocks + 1) * size > self.position)
+        for index in np.flatnonzero(has_checksums).tolist():
             zeroed = self._block(int(blocks[index]), source, int(positions[index])).copy()
             start = self.position - int(blocks[index]) * size
             zeroed[max(0, start) : max(0, start + self.size)] = 0
-            found[index] = crc32c(zeroed)
-        wrong: Int64s = blocks[found != self.crcs[blocks]]
+            crcs[index] = crc32c(zeroed)
+        wrong: Int64s = blocks[crcs != self.crcs[blocks]]
         return wrong
 
     def _crcs_of(self, blocks: Int64s, source: Bytes, position: Int64s) -> Crcs:
@@ -148,12 +148,12 @@ def check_no_checksums(data: Bytes, descriptor: bytes, *, position: int, file_by
     checksums, but not the marker in the descriptor or the checksums themselves.
     """
     text = data.tobytes()
-    found = text.find(_MAGIC)
+    offset = text.find(_MAGIC)
     has_some = descriptor.endswith(CHECKSUM_MARKER)
-    while 0 <= found <= len(text) - _HEADER.size and not has_some:
-        *_, own_position, own_file_bytes = _HEADER.unpack_from(text, found)
-        has_some = (own_position, own_file_bytes) == (position + found, file_bytes)
-        found = text.find(_MAGIC, found + 1)
+    while 0 <= offset <= len(text) - _HEADER.size and not has_some:
+        *_, own_position, own_file_bytes = _HEADER.unpack_from(text, offset)
+        has_some = (own_position, own_file_bytes) == (position + offset, file_bytes)
+        offset = text.find(_MAGIC, offset + 1)
     if has_some:
         raise CorruptDataError(
             "the buffer table does not list the checksums of the file; restore the object",
@@ -297,8 +297,10 @@ class VerifiedBytes:
 
     def _verify_mapped(self, slices: Slices) -> None:
         checksums = self._checksums
-        own = (checksums.position, checksums.size)
-        wrong = crc32c_verify(slices, checksums.block_bytes, own, checksums.crcs, self._verified)
+        checksum_range = (checksums.position, checksums.size)
+        wrong = crc32c_verify(
+            slices, checksums.block_bytes, checksum_range, checksums.crcs, self._verified
+        )
         if wrong is not None:
             raise self._corrupt_error(wrong)
 

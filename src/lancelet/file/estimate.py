@@ -48,15 +48,15 @@ def _estimate_unit(
     if 2 * whole.read_bytes >= stored:
         return sum(first, IoCounts())
     # Headers are read only once, for the first part.
-    found = max(first, key=lambda each: each.read_bytes)
+    total = max(first, key=lambda each: each.read_bytes)
     chunks = max(1, whole.read_bytes // _HEAD_BYTES)
     for rows, heads in zip(parts, first, strict=True):
         if isinstance(rows, RowIndices):
             touched = min(chunks, len(rows))
-            found += IoCounts(touched, stored * touched // chunks)
+            total += IoCounts(touched, stored * touched // chunks)
         else:
-            found += IoCounts(heads.read_iops, stored * len(rows) // len(all_rows))
-    return found
+            total += IoCounts(heads.read_iops, stored * len(rows) // len(all_rows))
+    return total
 
 
 def _first_ranges(read: _Read, rows: Rows) -> IoCounts:

@@ -29,8 +29,8 @@ class CachedHeads:
 
     def get(self, key: tuple[int, int], kind: type[T]) -> T | None:
         """Return the cached value of `(column index, page index)`, or None."""
-        found = self._scope.get(key)
-        return found if isinstance(found, kind) else None
+        cached = self._scope.get(key)
+        return cached if isinstance(cached, kind) else None
 
     def put(self, key: tuple[int, int], value: object, *, value_bytes: int) -> None:
         """Cache a value if the memory limit allows it."""

@@ -131,9 +131,9 @@ class RowReader(ABC):
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return one array per field."""
-        found = self._read_mapped(fields, rows)
-        if found is not None:
-            return found
+        arrays = self._read_mapped(fields, rows)
+        if arrays is not None:
+            return arrays
         return [_joined(chunks) for chunks in self._read_chunks(fields, rows)]
 
     def read_value_slices(self, field: Field, rows: Int64s) -> Slices | None:
@@ -141,7 +141,7 @@ class RowReader(ABC):
 
         Returns None if the encoding is not the Arrow layout, or if the file is not in memory.
         """
-        with self._facts():
+        with self._adding_file_facts():
             opened = self._open_fields((field,))[0]
             if self._waits or not opened.is_as_stored:
                 return None
@@ -155,13 +155,13 @@ class RowReader(ABC):
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return one chunked array per field, without concatenating the decoded chunks."""
-        found = self._read_mapped(fields, rows)
-        if found is not None:
-            return [pa.chunked_array([array], array.type) for array in found]
+        arrays = self._read_mapped(fields, rows)
+        if arrays is not None:
+            return [pa.chunked_array([array], array.type) for array in arrays]
         return self._read_chunks(fields, rows)
 
     def _read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
-        with self._facts():
+        with self._adding_file_facts():
             check_rows(rows, num_rows=self.num_rows)
             selection = self._select(fields)
             match rows:
@@ -182,14 +182,14 @@ class RowReader(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches in row order, decoding ahead."""
         if batch_size is not None and batch_size < 1:
-            raise InvalidInputError("a batch has at least one row", batch_size=batch_size)
-        found = self._read_mapped(fields, rows)
-        if found is not None:
-            schema = user_schema(fields, [array.type for array in found])
-            batches = iter([pa.RecordBatch.from_arrays(found, schema=schema)])
+            raise InvalidInputError("a batch must have at least one row", batch_size=batch_size)
+        arrays = self._read_mapped(fields, rows)
+        if arrays is not None:
+            schema = user_schema(fields, [array.type for array in arrays])
+            batches = iter([pa.RecordBatch.from_arrays(arrays, schema=schema)])
             yield from batches if batch_size is None else rebatch(batches, batch_size)
             return
-        with self._facts():
+        with self._adding_file_facts():
             check_rows(rows, num_rows=self.num_rows)
             selection = self._select(fields)
         match rows:
@@ -206,7 +206,7 @@ class RowReader(ABC):
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the encoded bytes of the rows."""
-        with self._facts():
+        with self._adding_file_facts():
             check_rows(rows, num_rows=self.num_rows)
             selection = self._select(fields)
         match rows:
@@ -218,7 +218,7 @@ class RowReader(ABC):
 
     def estimate_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
         """Estimate the requests and bytes to read each of `parts`, including its splits."""
-        with self._facts():
+        with self._adding_file_facts():
             selection, tasks = self._select(fields), list[Rows]()
             for rows in parts:
                 check_rows(rows, num_rows=self.num_rows)
@@ -252,24 +252,24 @@ class RowReader(ABC):
             return None
         if is_range and len(rows) * len(fields) >= _MANY_VALUES:
             return None
-        with self._facts():
+        with self._adding_file_facts():
             check_rows(rows, num_rows=self.num_rows)
             planned = self._planned(fields)
         if planned is None:
             return None
         indices = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
-        found = planned.read(watched, indices)
-        if found is None or not mapped.is_intact():
+        planned_rows = planned.read(watched, indices)
+        if planned_rows is None or not mapped.is_intact():
             return None
-        if found.learned and self._refresh_cache is not None:
+        if planned_rows.learned and self._refresh_cache is not None:
             self._refresh_cache()
         if mapped.count is not None:
-            mapped.count(found.num_ranges, found.num_bytes)
+            mapped.count(planned_rows.num_ranges, planned_rows.num_bytes)
         unplanned = [
-            field for field, array in zip(fields, found.arrays, strict=True) if array is None
+            field for field, array in zip(fields, planned_rows.arrays, strict=True) if array is None
         ]
         general = map(_joined, self._read_chunks(unplanned, rows) if unplanned else ())
-        return [next(general) if array is None else array for array in found.arrays]
+        return [next(general) if array is None else array for array in planned_rows.arrays]
 
     def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:  # noqa: ARG002
         """Return the column plans of the fields, or None if the file has no plans."""
@@ -279,9 +279,9 @@ class RowReader(ABC):
 
     def _select(self, fields: Sequence[Field]) -> Selection:
         """Return a selection of the fields; recent selections are cached."""
-        found = self._opened.recent.find(fields)
-        if found is not None:
-            return found
+        cached = self._opened.recent.find(fields)
+        if cached is not None:
+            return cached
         if not fields:
             raise InvalidInputError("at least one field must be read")
         bundles = self._bundle(fields) if len(fields) >= _MANY_FIELDS else ()
@@ -456,14 +456,14 @@ class RowReader(ABC):
         self, schema: pa.Schema, split_arrays: Iterator[list[pa.Array]]
     ) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._facts():
+            with self._adding_file_facts():
                 arrays = next(split_arrays, None)
             if arrays is None:
                 return
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @contextmanager
-    def _facts(self) -> Iterator[None]:
+    def _adding_file_facts(self) -> Iterator[None]:
         """Add the path and version of the file to errors."""
         try:
             yield
@@ -483,7 +483,7 @@ def _check_memory(selection: Selection, rows: RowRange) -> None:
     available_bytes = machine_memory_bytes()
     if available_bytes is not None and needed > available_bytes:
         raise MemoryLimitError(
-            "the rows take more memory than the machine has; read them in batches",
+            "the rows exceed the memory of the machine; read them in batches",
             rows=len(rows),
             needed_bytes=int(needed),
             machine_bytes=available_bytes,
@@ -498,7 +498,7 @@ def _joined(chunks: pa.ChunkedArray) -> pa.Array:
         return pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.nulls(0, chunks.type)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
-            "the values do not fit into one array; read them as chunks or batches",
+            "the values exceed the size limit of an Arrow array; read them as chunks or batches",
             type=str(chunks.type),
             values=len(chunks),
         ) from error

@@ -152,8 +152,8 @@ def _is_same_fields(fields: Sequence[Field], others: Sequence[Field]) -> bool:
 
 def user_schema(fields: Sequence[Field], data_types: Sequence[pa.DataType]) -> pa.Schema:
     """Return the schema of batches with the user types of the fields."""
-    each = zip(fields, data_types, strict=True)
-    return pa.schema([field.to_arrow().with_type(data_type) for field, data_type in each])
+    field_types = zip(fields, data_types, strict=True)
+    return pa.schema([field.to_arrow().with_type(data_type) for field, data_type in field_types])
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,7 +133,7 @@ class SmallFiles(RowReader):
             reader = generation.open_field(field, columns, self.version, None)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
-                    "the pages of a field do not have the rows of the files",
+                    "the pages of a field have a different number of rows than the files",
                     field=field.name,
                     expected=self.num_rows,
                     found=reader.num_rows,
@@ -150,13 +150,13 @@ class SmallFiles(RowReader):
 
     def _joined_columns(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
         generation = generation_of(self.version)
-        found: list[list[StoredColumn]] = []
+        columns_of_fields: list[list[StoredColumn]] = []
         for field in fields:
             owners = generation.columns_of(field, self.version)
             if any(owner.id not in self._placement for owner in owners):
                 raise FieldNotFoundError("the files have no column of the field", field=field.name)
-            found.append([self._column(self._placement[owner.id]) for owner in owners])
-        return found
+            columns_of_fields.append([self._column(self._placement[owner.id]) for owner in owners])
+        return columns_of_fields
 
     def _column(self, index: int) -> StoredColumn:
         """Return a column of all files; the positions of its pages are memory positions."""
@@ -260,8 +260,8 @@ def _bounds(files: Sequence[SmallFile]) -> tuple[Int64s, Int64s]:
 
 def _gather(source: Bytes, start: Int64s, size: int) -> npt.NDArray[np.uint8]:
     """Return an array with `size` bytes from each start position."""
-    found: npt.NDArray[np.uint8] = source[start[:, None] + np.arange(size)]
-    return found
+    rows: npt.NDArray[np.uint8] = source[start[:, None] + np.arange(size)]
+    return rows
 
 
 def _common_version(footers: npt.NDArray[np.void]) -> FileVersion | None:
@@ -317,8 +317,8 @@ def _match_files(source: Bytes, descriptors: _Table, files: Sequence[SmallFile])
     texts: list[bytes] = []
     for (start, size), file in zip(descriptors.tolist(), files, strict=True):
         text = source[start : start + size].tobytes()
-        text, found = split_name_checksum(text.removesuffix(CHECKSUM_MARKER))
-        if found is not None and found != name_checksum(data_file_identity(file.path)):
+        text, checksum = split_name_checksum(text.removesuffix(CHECKSUM_MARKER))
+        if checksum is not None and checksum != name_checksum(data_file_identity(file.path)):
             return False
         texts.append(text)
     try:

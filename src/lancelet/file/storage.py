@@ -35,8 +35,8 @@ def to_storage(array: pa.Array, field: Field) -> pa.Array:
     stored = field.storage_type
     if array.type == stored and not has_json(field):
         return array
-    found = _shape_of_type(array.type)
-    if found != _shape(field):
+    shape = _shape_of_type(array.type)
+    if shape != _shape(field):
         raise SchemaMismatchError(
             "the values do not have the type of the field in the file",
             field=field.name,
@@ -80,10 +80,10 @@ def cast_values(array: pa.Array, target: pa.DataType) -> pa.Array:
         bits = validity_bits(array)
         nulls = None if bits is None else pa.py_buffer(bits)
         return pa.Array.from_buffers(target, len(array), [nulls], children=children)
-    own = 1 if pa.types.is_fixed_size_list(target) else 2
+    num_buffers = 1 if pa.types.is_fixed_size_list(target) else 2
     items = cast_values(array.values, target.field(0).type)
     return pa.Array.from_buffers(
-        target, len(array), array.buffers()[:own], offset=array.offset, children=[items]
+        target, len(array), array.buffers()[:num_buffers], offset=array.offset, children=[items]
     )
 
 
@@ -137,7 +137,7 @@ def check_nulls(array: pa.Array, field: Field) -> None:
         return
     if not field.nullable and array.null_count:
         raise UnexpectedNullError(
-            "a field that must not be null contained null values",
+            "a non-nullable field contains null values",
             field=field.name,
             nulls=array.null_count,
         )
@@ -173,21 +173,27 @@ def has_json(field: Field) -> bool:
     return any(node.logical_type == logical_type.JSON for node in field.walk())
 
 
-def _type_with_descriptors(field: Field, found: pa.DataType) -> pa.DataType:
+def _type_with_descriptors(field: Field, stored_type: pa.DataType) -> pa.DataType:
     """Return the user type; blobs that were read as descriptors retain that type."""
     if field.is_blob:
-        return user_type(field) if found == field.storage_type else found
-    if pa.types.is_struct(found):
+        return user_type(field) if stored_type == field.storage_type else stored_type
+    if pa.types.is_struct(stored_type):
         return pa.struct(
             [
                 pa.field(child.name, _type_with_descriptors(child, part.type), child.nullable)
-                for child, part in zip(field.children, found, strict=True)
+                for child, part in zip(field.children, stored_type, strict=True)
             ]
         )
-    if pa.types.is_list(found) or pa.types.is_large_list(found):
+    if pa.types.is_list(stored_type) or pa.types.is_large_list(stored_type):
         (item,) = field.children
-        own = pa.field(item.name, _type_with_descriptors(item, found.value_type), item.nullable)
-        return pa.large_list(own) if pa.types.is_large_list(found) else pa.list_(own)
+        item_field = pa.field(
+            item.name, _type_with_descriptors(item, stored_type.value_type), item.nullable
+        )
+        return (
+            pa.large_list(item_field)
+            if pa.types.is_large_list(stored_type)
+            else pa.list_(item_field)
+        )
     return user_type(field)
 
 

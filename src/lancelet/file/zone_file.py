@@ -94,7 +94,7 @@ class ZoneCollector:
         self, fields: Sequence[Field], arrays: Sequence[pa.Array], first_rows: Sequence[int]
     ) -> list[list[LeafBounds]]:
         """Return the statistics of plain fields with one page each, computed once per type."""
-        found: list[list[LeafBounds]] = [[] for _ in fields]
+        bounds_by_field: list[list[LeafBounds]] = [[] for _ in fields]
         types: dict[str, list[int]] = {}
         for index, field in enumerate(fields):
             types.setdefault(field.logical_type, []).append(index)
@@ -107,8 +107,8 @@ class ZoneCollector:
                 zone_rows=self._zone_rows,
             )
             for index, leaf_bounds in zip(indices, bounds, strict=True):
-                found[index].append(leaf_bounds)
-        return found
+                bounds_by_field[index].append(leaf_bounds)
+        return bounds_by_field
 
     def _bounds_of(
         self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
@@ -173,8 +173,8 @@ class ZoneReader:
         if index is None:
             return None
         count = self._num_zones
-        found = self._read(field, RowRange(index * count, (index + 1) * count))
-        return ZoneStatistics(self._zone_rows, self._num_rows, *found)
+        columns = self._read(field, RowRange(index * count, (index + 1) * count))
+        return ZoneStatistics(self._zone_rows, self._num_rows, *columns)
 
     def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
         """Return the page statistics of a field, given the first rows of its pages."""
@@ -184,8 +184,8 @@ class ZoneReader:
         if self._pages[index] != len(edges) - 1:
             raise self._damaged(field)
         start = len(self._order) * self._num_zones + sum(self._pages[:index])
-        found = self._read(field, RowRange(start, start + self._pages[index]))
-        return PageStatistics(edges, *found)
+        statistics = self._read(field, RowRange(start, start + self._pages[index]))
+        return PageStatistics(edges, *statistics)
 
     @property
     def _num_zones(self) -> int:
@@ -285,25 +285,29 @@ def _encode(
     zone_rows: int,
     num_rows: int,
 ) -> bytes:
-    each = [*zones, *pages]
+    all_bounds = [*zones, *pages]
     kinds = {field.logical_type: field.storage_type for field in fields}
     owners: dict[str, list[int]] = {kind: [] for kind in kinds}
     for index, field in enumerate([*fields, *fields]):
         owners[field.logical_type].append(index)
-    counts = np.array([len(bounds.null_count) for bounds in each])
+    counts = np.array([len(bounds.null_count) for bounds in all_bounds])
     columns: dict[str, pa.Array] = {
-        _NULLS: pa.array(np.concatenate([bounds.null_count for bounds in each])),
-        _NANS: pa.array(np.concatenate([bounds.nan_count for bounds in each])),
+        _NULLS: pa.array(np.concatenate([bounds.null_count for bounds in all_bounds])),
+        _NANS: pa.array(np.concatenate([bounds.nan_count for bounds in all_bounds])),
     }
-    for number, own in enumerate(owners.values()):
+    for number, owner_indices in enumerate(owners.values()):
         # Rows of fields of other types are null.
-        has_bounds = np.zeros(len(each), np.bool_)
-        has_bounds[own] = True
+        has_bounds = np.zeros(len(all_bounds), np.bool_)
+        has_bounds[owner_indices] = True
         has_value = np.repeat(has_bounds, counts)
         rows = pa.array(np.cumsum(has_value) - 1, mask=~has_value)
         minimum, maximum = _bound_names(number)
-        columns[minimum] = pa.concat_arrays([each[index].minimum for index in own]).take(rows)
-        columns[maximum] = pa.concat_arrays([each[index].maximum for index in own]).take(rows)
+        columns[minimum] = pa.concat_arrays(
+            [all_bounds[index].minimum for index in owner_indices]
+        ).take(rows)
+        columns[maximum] = pa.concat_arrays(
+            [all_bounds[index].maximum for index in owner_indices]
+        ).take(rows)
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,

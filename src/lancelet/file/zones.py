@@ -109,9 +109,9 @@ def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
     parts: list[pa.Array] = [array]
     if zone_offset and len(array) > zone_rows - zone_offset:
         parts = [array[: zone_rows - zone_offset], array[zone_rows - zone_offset :]]
-    found = concat_bounds([_aligned_bounds([part], zone_rows) for part in parts])
+    bounds = concat_bounds([_aligned_bounds([part], zone_rows) for part in parts])
     first_zone = first_row // zone_rows
-    return replace(found, first_zone=first_zone) if first_zone else found
+    return replace(bounds, first_zone=first_zone) if first_zone else bounds
 
 
 def bounds_of_each(
@@ -124,13 +124,13 @@ def bounds_of_each(
             for array, row in zip(arrays, first_rows, strict=True)
         ]
         return [LeafBounds(zones_per_page, join_bounds(zones_per_page)) for zones_per_page in zones]
-    found = _aligned_bounds(arrays, zone_rows)
+    zone_bounds = _aligned_bounds(arrays, zone_rows)
     zones_per_page = -(-len(arrays[0]) // zone_rows)
-    joined = found if zones_per_page == 1 else _merge_zones(found, zones_per_page)
+    page_bounds = zone_bounds if zones_per_page == 1 else _merge_zones(zone_bounds, zones_per_page)
     return [
         LeafBounds(
-            _part(found, index * zones_per_page, zones_per_page, row // zone_rows),
-            _part(joined, index, 1, 0),
+            _part(zone_bounds, index * zones_per_page, zones_per_page, row // zone_rows),
+            _part(page_bounds, index, 1, 0),
         )
         for index, row in enumerate(first_rows)
     ]
@@ -226,9 +226,9 @@ def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
     if _is_variable(data_type):
         minimum, maximum = _string_bounds(arrays, zone_rows)
     else:
-        found = [pc.min_max(zone) for zone in zones]
+        min_max = [pc.min_max(zone) for zone in zones]
         minimum, maximum = (
-            _concat([bounds[name] for bounds in found], data_type) for name in ("min", "max")
+            _concat([bounds[name] for bounds in min_max], data_type) for name in ("min", "max")
         )
     return ZoneBounds(
         0,
@@ -245,13 +245,13 @@ def _string_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> tuple[pa.Array
     block = block_from_arrow(array)
     assert isinstance(block, Variable)
     stops = np.cumsum([len(each) for each in arrays]).tolist()
-    found: list[tuple[Int64s, Int64s]] = []
+    row_indices: list[tuple[Int64s, Int64s]] = []
     for each, stop in zip(arrays, stops, strict=True):
         start = stop - len(each)
         valid = validity_bits(each)
         rows = zone_min_max_strings(block.offsets[start : stop + 1], block.data, zone_rows, valid)
-        found.append((np.where(rows[0] < 0, -1, rows[0] + start), rows[1] + start))
-    smallest, largest = (np.concatenate(rows) for rows in zip(*found, strict=True))
+        row_indices.append((np.where(rows[0] < 0, -1, rows[0] + start), rows[1] + start))
+    smallest, largest = (np.concatenate(rows) for rows in zip(*row_indices, strict=True))
     is_empty = smallest < 0
     minimum, maximum = (array.take(pa.array(rows, mask=is_empty)) for rows in (smallest, largest))
     if array.type != data_type:
@@ -271,11 +271,11 @@ def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
 
 
 def _number_bounds(arrays: Sequence[pa.Array], dtype: np.dtype[Any], zone_rows: int) -> ZoneBounds:
-    found = [
+    parts = [
         zone_min_max(_numbers(array, dtype), zone_rows, validity_bits(array)) for array in arrays
     ]
     minimum, maximum, null_count, nan_count = (
-        each[0] if len(found) == 1 else np.concatenate(each) for each in zip(*found, strict=True)
+        each[0] if len(parts) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )
     rows = np.concatenate([_zone_sizes(len(array), zone_rows) for array in arrays])
     is_empty = null_count + nan_count == rows
@@ -372,8 +372,8 @@ def _reduce(
         bounds = bounds.cast(pa.float32())
     elif pa.types.is_duration(data_type):
         bounds = bounds.cast(pa.int64())
-    found = [reduction(bounds[start:stop]) for start, stop in runs]
-    return _concat(found, bounds.type).cast(data_type)
+    reduced = [reduction(bounds[start:stop]) for start, stop in runs]
+    return _concat(reduced, bounds.type).cast(data_type)
 
 
 def _concat(scalars: Sequence[pa.Scalar], data_type: pa.DataType) -> pa.Array:

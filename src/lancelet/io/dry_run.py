@@ -146,7 +146,7 @@ class _Counts:
         with self.lock:
             self.written[root, path] = size
 
-    def take_back(self, root: str, path: str) -> bool:
+    def cancel_write(self, root: str, path: str) -> bool:
         with self.lock:
             return self.written.pop((root, path), None) is not None
 
@@ -226,7 +226,7 @@ class DiscardingStore(WrappedStore):
 
     def delete(self, path: str) -> None:
         """Count an object as deleted if it exists."""
-        if self._counts.take_back(self.uri, path):
+        if self._counts.cancel_write(self.uri, path):
             return
         with suppress(ObjectNotFoundError):
             self._counts.remove(self.uri, self.inner.info(path))

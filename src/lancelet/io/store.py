@@ -108,9 +108,9 @@ class MappedObject:
 
     def copied(self, slices: Slices) -> Slices:
         """Return a copy of slices of the map, or raise if the object was truncated."""
-        found = Slices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
+        copy = Slices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
         self.check_intact()
-        return found
+        return copy
 
 
 class ObjectReader(Protocol):

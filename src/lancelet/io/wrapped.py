@@ -235,10 +235,10 @@ class _WrappedReader(ObjectReader):
 
     def mapped(self) -> MappedObject | None:
         count = getattr(self._interceptor, "count_reads", None)
-        found = None if count is None else self._inner.mapped()
-        if found is None or count is None:
+        inner_map = None if count is None else self._inner.mapped()
+        if inner_map is None or count is None:
             return None
-        return replace(found, count=_both(count, found.count))
+        return replace(inner_map, count=_both(count, inner_map.count))
 
     def close(self) -> None:
         self._inner.close()

@@ -82,12 +82,12 @@ class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extr
         while True:
             is_alive = self._process.is_alive()
             try:
-                found: tuple[str, Any] = self._items.get(timeout=_POLL_SECONDS)
+                message: tuple[str, Any] = self._items.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 if not is_alive:
                     return _FAILED, f"exit code {self._process.exitcode}"
             else:
-                return found
+                return message
 
 
 @contextmanager

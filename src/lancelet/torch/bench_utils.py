@@ -69,8 +69,8 @@ def recall(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> npt.NDArray[
     >>> recall(np.array([[1, 2], [3, 4]]), np.array([[2, 9], [4, 3]])).tolist()
     [0.5, 1.0]
     """
-    found = (expected[:, :, None] == actual[:, None, :]).any(axis=2)
-    return np.asarray(found.sum(axis=1) / expected.shape[1])
+    is_hit = (expected[:, :, None] == actual[:, None, :]).any(axis=2)
+    return np.asarray(is_hit.sum(axis=1) / expected.shape[1])
 
 
 def infer_vector_column(ds: LanceDataset) -> str | None:

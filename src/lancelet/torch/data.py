@@ -37,7 +37,7 @@ from lancelet.training import Loader, plan
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 from lancelet.training.plan import blob_columns
 
-_OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
+_RESUMABLE_SAMPLERS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
 """Samplers that skip consumed rows without reading them."""
 
 
@@ -160,9 +160,9 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._cached: list[pa.RecordBatch] | None = None
         self._skip_rows = 0
         self._seen_rows = 0
-        self._loader = self._planned(plan_options) if plan_options else None
+        self._loader = self._create_loader(plan_options) if plan_options else None
 
-    def _planned(self, options: Mapping[str, Any]) -> Loader:
+    def _create_loader(self, options: Mapping[str, Any]) -> Loader:
         """Return a loader with the given plan and loader options."""
         detects = self._detects_rank
         rank = get_global_rank() if self.rank is None and detects else self.rank
@@ -205,7 +205,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
         for batch in self._batches(skip):
             self._seen_rows += batch.num_rows
-            yield self._converted(batch)
+            yield self._convert(batch)
         self._seen_rows = 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -221,14 +221,14 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         `StatefulDataLoader` before creating a loader of this dataset.
         """
         if self._loader is not None:
-            self._loader.load_state_dict(_latest(state))
+            self._loader.load_state_dict(_latest_position(state))
             return
         if state["version"] != self.dataset.version:
             self.dataset = self.dataset.checkout_version(state["version"])
             self._cached = None
         self._skip_rows = self._seen_rows = int(state["rows"])
 
-    def _converted(self, batch: pa.RecordBatch) -> Any:
+    def _convert(self, batch: pa.RecordBatch) -> Any:
         """Convert a batch; blobs are file objects that are read on demand."""
         options: dict[str, Any] = {"hf_converter": None}
         values: pa.RecordBatch | dict[str, Any] = batch
@@ -247,7 +247,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             yield from without_first(iter(self._cached), skip_rows)
             return
         cached_batches: list[pa.RecordBatch] | None = [] if self.cache and not skip_rows else None
-        for batch in _joined(self._read(skip_rows), self.batch_size):
+        for batch in _merge_batches(self._read(skip_rows), self.batch_size):
             if cached_batches is not None:
                 cached_batches.append(batch)
             yield batch
@@ -263,7 +263,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
                 self.dataset, self.samples, columns, self.batch_size, filt=self.filter
             )
             return without_first(batches, skip_rows)
-        sampler = self.sampler or self._own_sampler()
+        sampler = self.sampler or self._default_sampler()
         with_row_id = self.with_row_id
         if with_row_id and isinstance(sampler, ShardedBatchSampler) and not self._blobs:
             warnings.warn(
@@ -278,11 +278,11 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             "with_row_id": with_row_id or bool(self._blobs),
             "batch_readahead": self.batch_readahead,
         }
-        if isinstance(sampler, _OURS):
+        if isinstance(sampler, _RESUMABLE_SAMPLERS):
             return sampler(self.dataset, **scan_options, skip_rows=skip_rows)
         return without_first(sampler(self.dataset, **scan_options), skip_rows)
 
-    def _own_sampler(self) -> Sampler:
+    def _default_sampler(self) -> Sampler:
         detects = self._detects_rank
         rank = get_global_rank() if self.rank is None and detects else self.rank
         size = get_global_world_size() if self.world_size is None and detects else self.world_size
@@ -371,7 +371,7 @@ def _check_plan_options(
         )
 
 
-def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
+def _latest_position(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the position in the state of a dataset or a whole `StatefulDataLoader`."""
     if "plan" in state:
         return state
@@ -390,7 +390,7 @@ def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: found[name] for name in found if name not in ("origin", "share")}
 
 
-def _joined(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+def _merge_batches(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
     """Concatenate small batches, up to a maximum number of rows."""
     pending: list[pa.RecordBatch] = []
     rows = 0

@@ -160,5 +160,5 @@ class KMeans:
             data = data.combine_chunks()
         if isinstance(data, pa.Array):
             data = numbers_of(data)[0]
-        found = data if isinstance(data, torch.Tensor) else torch.tensor(data)
-        return found.to(self.device)
+        tensor = data if isinstance(data, torch.Tensor) else torch.tensor(data)
+        return tensor.to(self.device)

@@ -26,7 +26,7 @@ def require_torch() -> Any:
     try:
         import torch  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("this needs PyTorch; install `lancelet[torch]`") from error
+        raise UnsupportedError("PyTorch is required; install `lancelet[torch]`") from error
     return torch
 
 

@@ -36,16 +36,16 @@ def to_tensor(
     """
     torch = require_torch()
     names = batch.schema.names if isinstance(batch, pa.RecordBatch) else list(batch)
-    found = {}
+    tensors = {}
     for name in names:
         if use_blob_api and isinstance(batch[name], list):
             raise UnsupportedError(
-                "blobs have no tensor form; pass a `to_tensor_fn` that decodes them"
+                "blobs cannot be converted to tensors; pass a `to_tensor_fn` that decodes them"
             )
-        found[name] = _tensor(torch, name, batch[name], hf_converter)
-        if uint64_as_int64 and found[name].dtype == torch.uint64:
-            found[name] = found[name].to(torch.int64)
-    return next(iter(found.values())) if len(found) == 1 else found
+        tensors[name] = _tensor(torch, name, batch[name], hf_converter)
+        if uint64_as_int64 and tensors[name].dtype == torch.uint64:
+            tensors[name] = tensors[name].to(torch.int64)
+    return next(iter(tensors.values())) if len(tensors) == 1 else tensors
 
 
 def to_tensors(rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
@@ -84,7 +84,7 @@ def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:
         converted = None if hf_converter is None else hf_converter.to_pytorch(name, array)
         if converted is None:
             raise InvalidInputError(
-                "only numbers and fixed-size lists of them become tensors",
+                "only numbers and fixed-size lists of numbers can be converted to tensors",
                 column=name,
                 type=str(array.type),
             )
@@ -118,8 +118,8 @@ def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
     if pa.types.is_fixed_size_list(array.type):
         width = array.type.list_size
         items = array.values.slice(array.offset * width, len(array) * width)
-        found, is_bfloat16 = numbers_of(items)
-        return (None if found is None else found.reshape(len(array), width)), is_bfloat16
+        numbers, is_bfloat16 = numbers_of(items)
+        return (None if numbers is None else numbers.reshape(len(array), width)), is_bfloat16
     if getattr(array.type, "extension_name", None) == _BFLOAT16:
         return _bfloat16_bits(array), True
     is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)

@@ -67,17 +67,17 @@ def train_ivf_centroids_on_accelerator(
         batch_size,
         columns=[column],
         samples=k * sample_rate,
-        filter=_present(dataset, column, filter_nan),
+        filter=_null_filter(dataset, column, filter_nan),
         cache=True,
     )
-    found = KMeans(
+    kmeans = KMeans(
         int(k),
         metric=_metric(metric_type),
         max_iters=max_iters,
         device=preferred_device(accelerator),
     )
-    found.fit(sample)
-    return _array(found.centroids), found
+    kmeans.fit(sample)
+    return _array(kmeans.centroids), kmeans
 
 
 def compute_partitions(
@@ -108,7 +108,7 @@ def compute_partitions(
         dataset,
         batch_size,
         columns=[column, "_rowid"] if sample_size else [column],
-        filter=_present(dataset, column, filter_nan),
+        filter=_null_filter(dataset, column, filter_nan),
         samples=sample_size or 0,
         with_row_id=not sample_size,
     )
@@ -119,7 +119,7 @@ def compute_partitions(
     fields += [pa.field(name, sub_vector_type) for name in _sub_vector_names(num_sub_vectors or 0)]
     schema = pa.schema(fields)
 
-    def assigned() -> Iterator[pa.RecordBatch]:
+    def assigned_batches() -> Iterator[pa.RecordBatch]:
         for ids, partitions, residuals in _residuals(rows, column, kmeans):
             columns = [pa.array(ids), pa.array(partitions)]
             if num_sub_vectors:
@@ -133,7 +133,9 @@ def compute_partitions(
             yield pa.record_batch(columns, schema=schema)
 
     with _Precision(allow_cuda_tf32):
-        return _written(pa.RecordBatchReader.from_batches(schema, assigned()), dst_dataset_uri)[0]
+        return _write_table(
+            pa.RecordBatchReader.from_batches(schema, assigned_batches()), dst_dataset_uri
+        )[0]
 
 
 def train_pq_codebook_on_accelerator(
@@ -186,13 +188,15 @@ def compute_pq_codes(
     rows = Batches(dataset, batch_size, columns=["row_id", "partition", *names])
     schema = _code_schema(len(kmeans_list))
 
-    def coded() -> Iterator[pa.RecordBatch]:
+    def code_batches() -> Iterator[pa.RecordBatch]:
         for batch in rows:
             codes = _codes([batch[name] for name in names], kmeans_list)
-            yield _coded(schema, _array(batch["row_id"]), _array(batch["partition"]), codes)
+            yield _code_batch(schema, _array(batch["row_id"]), _array(batch["partition"]), codes)
 
     with _Precision(allow_cuda_tf32):
-        return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
+        return _write_table(
+            pa.RecordBatchReader.from_batches(schema, code_batches()), dst_dataset_uri
+        )
 
 
 def one_pass_train_ivf_pq_on_accelerator(
@@ -270,21 +274,23 @@ def one_pass_assign_ivf_pq_on_accelerator(
         dataset,
         batch_size,
         columns=[column],
-        filter=_present(dataset, column, filter_nan),
+        filter=_null_filter(dataset, column, filter_nan),
         with_row_id=True,
     )
     schema = _code_schema(len(pq_kmeans_list))
 
-    def coded() -> Iterator[pa.RecordBatch]:
+    def code_batches() -> Iterator[pa.RecordBatch]:
         for ids, partitions, residuals in _residuals(rows, column, ivf_kmeans):
             parts = require_torch().chunk(residuals, len(pq_kmeans_list), dim=1)
-            yield _coded(schema, ids, partitions, _codes(parts, pq_kmeans_list))
+            yield _code_batch(schema, ids, partitions, _codes(parts, pq_kmeans_list))
 
     with _Precision(allow_cuda_tf32):
-        return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
+        return _write_table(
+            pa.RecordBatchReader.from_batches(schema, code_batches()), dst_dataset_uri
+        )
 
 
-def _present(dataset: LanceDataset, column: str, skip_nulls: bool) -> str | None:
+def _null_filter(dataset: LanceDataset, column: str, skip_nulls: bool) -> str | None:
     """Return a filter for non-null vectors, or None if it is not needed."""
     is_needed = skip_nulls and dataset.schema.field(column).nullable
     return f"{column} is not null" if is_needed else None
@@ -306,13 +312,13 @@ def _residuals(
 
 
 def _codes(parts: Sequence[Any], kmeans_list: Sequence[KMeans]) -> npt.NDArray[np.uint8]:
-    found = [
+    codes = [
         _array(kmeans.transform(part)) for part, kmeans in zip(parts, kmeans_list, strict=True)
     ]
-    return np.stack(found, axis=1).astype(np.uint8)
+    return np.stack(codes, axis=1).astype(np.uint8)
 
 
-def _coded(
+def _code_batch(
     schema: pa.Schema,
     ids: npt.NDArray[Any],
     partitions: npt.NDArray[Any],
@@ -331,15 +337,15 @@ def _code_schema(num_sub_vectors: int) -> pa.Schema:
     return pa.schema({"row_id": pa.uint64(), "__ivf_part_id": pa.uint32(), "__pq_code": codes})
 
 
-def _written(
+def _write_table(
     rows: pa.RecordBatchReader, uri: str | os.PathLike[str] | None
 ) -> tuple[str, list[str]]:
     from lancelet.dataset import write_dataset  # noqa: PLC0415 - only needed for writing
 
-    where = tempfile.mkdtemp() if uri is None else os.fspath(uri)
-    table = write_dataset(rows, where)
+    target_uri = tempfile.mkdtemp() if uri is None else os.fspath(uri)
+    table = write_dataset(rows, target_uri)
     files = [file.path for each in table.get_fragments() for file in each.data_files()]
-    return where, files
+    return target_uri, files
 
 
 class _Precision:
@@ -381,5 +387,5 @@ def _centroids(kmeans: KMeans) -> Any:
 
 
 def _array(tensor: Any) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = tensor.cpu().numpy()
-    return found
+    array: npt.NDArray[Any] = tensor.cpu().numpy()
+    return array

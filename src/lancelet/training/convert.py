@@ -63,10 +63,10 @@ class Converter:
 
     def __call__(self, rows: Any, sizes: Sequence[int]) -> list[Any]:
         """Convert rows to batches of the given sizes."""
-        made = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
+        batches = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
         if self.pin_memory and _has_cuda():
-            made = [_pinned(batch) for batch in made]
-        return list(made if self.collate is None else map(self.collate, made))
+            batches = [_pinned(batch) for batch in batches]
+        return list(batches if self.collate is None else map(self.collate, batches))
 
     def _batches(self, rows: Any, sizes: Sequence[int], form: str) -> Sequence[Any]:
         columns: dict[str, Sequence[Any]]

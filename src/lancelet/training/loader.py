@@ -26,8 +26,8 @@ from lancelet.training.shuffle import Positions
 from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
-_BUDGET: Final = 256 << 20
-_SIZED: Final = 8
+_PREFETCH_BYTES: Final = 256 << 20
+_MEASURED_VALUES: Final = 8
 """The number of values of a list that are measured."""
 _ROWS_PER_READ: Final = 65_536
 """The maximum number of rows per read of small batches."""
@@ -60,7 +60,7 @@ class Source(Protocol):
     """A source of samples by position: a plan, a mixture, windows or packed sequences."""
 
     def __len__(self) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples per epoch."""
 
     def read(self, positions: Positions, epoch: int) -> Any:
         """Return the samples at positions, as an Arrow table or as arrays by name."""
@@ -105,14 +105,14 @@ def steps_of(
     whole = batch_size * world_size
     while position < length:
         remaining = length - position
-        each = batch_size
+        rank_rows = batch_size
         if remaining < whole:
-            each = -(-remaining // world_size) if uneven == "pad" else remaining // world_size
-            if not each:
+            rank_rows = -(-remaining // world_size) if uneven == "pad" else remaining // world_size
+            if not rank_rows:
                 return
-        first = position + rank * each
-        positions = np.arange(first, first + each, dtype=np.int64)
-        position = min(position + each * world_size, length)
+        first = position + rank * rank_rows
+        positions = np.arange(first, first + rank_rows, dtype=np.int64)
+        position = min(position + rank_rows * world_size, length)
         yield Step(positions % length, position)
 
 
@@ -138,7 +138,7 @@ class Loader:
         decode: Mapping[str, str | Decoder] | None = None,
         collate: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
-        prefetch_bytes: int = _BUDGET,
+        prefetch_bytes: int = _PREFETCH_BYTES,
         num_threads: int | None = None,
         epoch: int = 0,
     ) -> None:
@@ -190,7 +190,7 @@ class Loader:
         self._rank, self._world_size, self._uneven = rank, world_size, uneven
         self._full_batches = full_batches
         self._convert = Converter(to, decode or {}, collate, pin_memory)
-        self._budget = prefetch_bytes
+        self._prefetch_bytes = prefetch_bytes
         self._threads = num_threads or CPU_THREADS
         self._epoch, self._position = epoch, 0
         self._origin = 0
@@ -294,8 +294,12 @@ class Loader:
         self._is_abandoned = self._is_worker
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
-        for step, batch in _ahead(
-            steps, lambda run: self._load(run, epoch), self._threads, self._budget, steps_max
+        for step, batch in _prefetch(
+            steps,
+            lambda run: self._load(run, epoch),
+            self._threads,
+            self._prefetch_bytes,
+            steps_max,
         ):
             self._position = step.position
             yield batch
@@ -303,7 +307,7 @@ class Loader:
 
     def _steps(self) -> Iterator[Step]:
         worker, workers = self._workers
-        found = steps_of(
+        steps = steps_of(
             len(self._source),
             self._position,
             self._batch_size,
@@ -312,7 +316,7 @@ class Loader:
             self._uneven,
         )
         whole = self._batch_size * self._world_size
-        for number, step in enumerate(found, (self._position - self._origin) // whole):
+        for number, step in enumerate(steps, (self._position - self._origin) // whole):
             is_full = len(step.positions) == self._batch_size
             if number % workers == worker and (is_full or not self._full_batches):
                 yield step
@@ -331,12 +335,12 @@ def size_of(values: Any) -> int:
     if isinstance(values, Mapping):
         return sum(map(size_of, values.values()))
     if isinstance(values, list | tuple) and values:
-        some = values[:: -(-len(values) // _SIZED)]
+        some = values[:: -(-len(values) // _MEASURED_VALUES)]
         return sum(map(size_of, some)) * len(values) // len(some)
     return sys.getsizeof(values)
 
 
-def _ahead(
+def _prefetch(
     steps: Iterator[Step],
     load: Callable[[Sequence[Step]], tuple[list[Any], int]],
     threads: int,

@@ -29,7 +29,7 @@ class Mixture:
     ends: npt.NDArray[np.float64]
     samples: int
     seed: int
-    _dealt: dict[int, tuple[npt.NDArray[np.int8], Positions]] = field(
+    _assignments: dict[int, tuple[npt.NDArray[np.int8], Positions]] = field(
         default_factory=dict, repr=False
     )
 
@@ -60,13 +60,13 @@ class Mixture:
 
     def read(self, positions: Positions, epoch: int) -> Any:
         """Return the samples at positions of an epoch, in order."""
-        chosen, numbers = self._deal(epoch)
-        chosen, numbers = chosen[positions], numbers[positions]
+        plan_indices, positions_in_plans = self._assign(epoch)
+        plan_indices, positions_in_plans = plan_indices[positions], positions_in_plans[positions]
         parts, order = [], []
         for index, plan in enumerate(self.plans):
-            indices = np.flatnonzero(chosen == index)
+            indices = np.flatnonzero(plan_indices == index)
             # The sample count continues across epochs of the mixture, so epochs differ.
-            epochs, positions_in_plan = np.divmod(numbers[indices], len(plan))
+            epochs, positions_in_plan = np.divmod(positions_in_plans[indices], len(plan))
             for each in np.unique(epochs).tolist():
                 in_epoch = epochs == each
                 parts.append(plan.read(positions_in_plan[in_epoch], int(each)))
@@ -77,43 +77,45 @@ class Mixture:
         """Return a loader of the mixture for one rank."""
         return Loader(self, batch_size, **options)
 
-    def _deal(self, epoch: int) -> tuple[npt.NDArray[np.int8], Positions]:
+    def _assign(self, epoch: int) -> tuple[npt.NDArray[np.int8], Positions]:
         """Return the plan of each sample of an epoch, and its position in that plan."""
-        dealt = self._dealt.get(epoch)
-        if dealt is None:
+        assignment = self._assignments.get(epoch)
+        if assignment is None:
             before = np.zeros(len(self.plans), np.int64)
-            for earlier in range(epoch):
-                before += np.bincount(self._chosen(earlier), minlength=len(self.plans))
-            chosen = self._chosen(epoch)
-            numbers = np.empty(self.samples, np.int64)
+            for earlier_epoch in range(epoch):
+                before += np.bincount(self._draw(earlier_epoch), minlength=len(self.plans))
+            plan_indices = self._draw(epoch)
+            positions_in_plans = np.empty(self.samples, np.int64)
             for index in range(len(self.plans)):
-                is_plan = chosen == index
-                numbers[is_plan] = before[index] + np.arange(np.count_nonzero(is_plan))
-            dealt = chosen, numbers
-            self._dealt.clear()
-            self._dealt[epoch] = dealt
-        return dealt
+                is_plan = plan_indices == index
+                positions_in_plans[is_plan] = before[index] + np.arange(np.count_nonzero(is_plan))
+            assignment = plan_indices, positions_in_plans
+            self._assignments.clear()
+            self._assignments[epoch] = assignment
+        return assignment
 
-    def _chosen(self, epoch: int) -> npt.NDArray[np.int8]:
+    def _draw(self, epoch: int) -> npt.NDArray[np.int8]:
         drawn = fractions(np.arange(self.samples), mixed_key(self.seed, epoch)) * self.ends[-1]
-        chosen: npt.NDArray[np.int8] = np.searchsorted(self.ends, drawn, "right").astype(np.int8)
-        return chosen
+        plan_indices: npt.NDArray[np.int8] = np.searchsorted(self.ends, drawn, "right").astype(
+            np.int8
+        )
+        return plan_indices
 
 
 def _joined(parts: Sequence[Any], order: Positions) -> Any:
     """Concatenate the samples of all parts and reorder them."""
     if isinstance(parts[0], pa.Table):
         return pa.concat_tables(parts).take(pa.array(order))
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name in parts[0]:
         values = [part[name] for part in parts]
         if all(isinstance(each, np.ndarray) for each in values):
-            found[name] = np.concatenate(values)[order]
+            columns[name] = np.concatenate(values)[order]
         else:
             # Columns with nulls or non-numeric values are lists.
             samples = [sample for each in values for sample in each]
-            found[name] = [samples[at] for at in order.tolist()]
-    return found
+            columns[name] = [samples[at] for at in order.tolist()]
+    return columns
 
 
 def mix(

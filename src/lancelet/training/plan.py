@@ -107,25 +107,25 @@ class Plan:
             columns = [name for name in columns if name not in self.blobs]
         if columns and len(rows) and (np.diff(rows) == 1).all():
             # Scanning consecutive rows takes a third of the time of a take.
-            found = self.dataset.to_table(columns=columns, offset=int(rows[0]), limit=len(rows))
+            table = self.dataset.to_table(columns=columns, offset=int(rows[0]), limit=len(rows))
         else:
-            found = self.dataset.take(rows, columns=columns)
+            table = self.dataset.take(rows, columns=columns)
         if not self.blobs:
-            return found
+            return table
         parts = [
-            self._blobs_of(name, rows, found) if name in self.blobs else found[name]
+            self._blobs_of(name, rows, table) if name in self.blobs else table[name]
             for name in self.columns
         ]
         return pa.table(parts, names=list(self.columns))
 
-    def _blobs_of(self, column: str, rows: Positions, found: pa.Table) -> pa.Array:
+    def _blobs_of(self, column: str, rows: Positions, table: pa.Table) -> pa.Array:
         """Return the content of blobs, or the ranges given by other columns."""
         extent = self.blobs[column]
         if extent is None:
             read = self.dataset.read_blobs(column, indices=rows)
             return pa.array([data for _, data in read], pa.large_binary())
         numbers = rows.tolist()
-        offsets, sizes = (found[name].to_pylist() for name in extent)
+        offsets, sizes = (table[name].to_pylist() for name in extent)
         values: list[bytes | None] = [None] * len(numbers)
         given = [
             (index, request)
@@ -205,30 +205,30 @@ def plan(
     extra = [name for name in (split_key, stratify_by, balance_by) if name is not None]
     if isinstance(weights, str):
         extra.append(weights)
-    found: pa.Table | None = None
+    key_table: pa.Table | None = None
     if filter is not None or row_ids is not None or split is not None or extra:
         extra = list(dict.fromkeys(extra))
-        found = dataset.to_table(columns=["_rowoffset", "_rowid", *extra], filter=filter)
-    if found is not None and row_ids is not None:
+        key_table = dataset.to_table(columns=["_rowoffset", "_rowid", *extra], filter=filter)
+    if key_table is not None and row_ids is not None:
         row_id_array = pa.array(np.asarray(row_ids, np.uint64))
-        found = found.filter(pc.is_in(found["_rowid"], row_id_array))
-    if found is not None and split is not None and splits is not None:
-        divided = found
+        key_table = key_table.filter(pc.is_in(key_table["_rowid"], row_id_array))
+    if key_table is not None and split is not None and splits is not None:
+        divided = key_table
         if stratify_by is not None:
             # A filter selects rows of a split, but must not change the split of rows.
             divided = dataset.to_table(columns=["_rowid", stratify_by])
         in_split = rows_of_split(
             divided, splits, split, key=split_key, stratum=stratify_by, seed=split_seed
         )
-        found = found.filter(
-            pc.is_in(found["_rowid"], divided["_rowid"].filter(pa.array(in_split)))
+        key_table = key_table.filter(
+            pc.is_in(key_table["_rowid"], divided["_rowid"].filter(pa.array(in_split)))
         )
-    rows = None if found is None else found["_rowoffset"].to_numpy().astype(np.int64)
+    rows = None if key_table is None else key_table["_rowoffset"].to_numpy().astype(np.int64)
     count = dataset.count_rows() if rows is None else len(rows)
     if not count:
         raise InvalidInputError("no rows remain after filter and split", filter=filter, split=split)
     drawn = count if samples is None else samples
-    weight = _weights(found, count, weights, balance_by)
+    weight = _weights(key_table, count, weights, balance_by)
     order: Order
     if weight is not None:
         order = ByWeights(drawn, np.cumsum(weight), seed)
@@ -243,7 +243,14 @@ def plan(
     names = columns if isinstance(columns, Mapping) else tuple(schema.names)
     ids = None if row_ids is None else _digest(np.unique(np.asarray(row_ids, np.uint64)))
     parts = (splits and dict(splits), split, split_key, stratify_by, split_seed)
-    order_options = (shuffle, clump_size, _described(weights), balance_by, replacement, samples)
+    order_options = (
+        shuffle,
+        clump_size,
+        _describe_weights(weights),
+        balance_by,
+        replacement,
+        samples,
+    )
     return Plan(
         dataset, names, blobs, order, rows, seed, repr((filter, ids, *parts, *order_options))
     )
@@ -329,19 +336,19 @@ def _clumps(
 
 
 def _weights(
-    found: pa.Table | None, count: int, weights: Any, balance_by: str | None
+    key_table: pa.Table | None, count: int, weights: Any, balance_by: str | None
 ) -> npt.NDArray[np.float64] | None:
     if balance_by is not None:
-        assert found is not None, "the column was read"
-        codes = pc.dictionary_encode(found[balance_by].combine_chunks(), null_encoding="encode")
+        assert key_table is not None, "the column was read"
+        codes = pc.dictionary_encode(key_table[balance_by].combine_chunks(), null_encoding="encode")
         classes = codes.indices.to_numpy(zero_copy_only=False)
         balanced: npt.NDArray[np.float64] = 1.0 / np.bincount(classes)[classes]
         return balanced
     if weights is None:
         return None
     if isinstance(weights, str):
-        assert found is not None, "the column was read"
-        weights = found[weights].to_numpy()
+        assert key_table is not None, "the column was read"
+        weights = key_table[weights].to_numpy()
     values: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
     if len(values) != count:
         raise InvalidInputError(
@@ -352,7 +359,7 @@ def _weights(
     return values
 
 
-def _described(weights: Any) -> Any:
+def _describe_weights(weights: Any) -> Any:
     if weights is None or isinstance(weights, str):
         return weights
     return _digest(np.asarray(weights, np.float64))

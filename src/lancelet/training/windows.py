@@ -114,5 +114,5 @@ def _windowed(values: pa.ChunkedArray, count: int, size: int) -> npt.NDArray[Any
     if numbers is None or is_bfloat16 or array.null_count:
         flat = array.to_pylist()
         return [flat[at * size : (at + 1) * size] for at in range(count)]
-    found: npt.NDArray[Any] = numbers.reshape(count, size, *numbers.shape[1:])
-    return found
+    windowed: npt.NDArray[Any] = numbers.reshape(count, size, *numbers.shape[1:])
+    return windowed

@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_file_system_is_said(shelf) -> None:
         lancelet.dataset("nowhere://t")
     with pytest.raises(InvalidInputError, match="an fsspec file system, or true"):
         lancelet.dataset("shelf://t", storage_options={"fsspec": "yes"})
-    with pytest.raises(TypeError, match="another type"):
+    with pytest.raises(TypeError, match="wrong type"):
         lancelet.dataset("hf://datasets/a/b", storage_options={"client_kwargs": {}})
 
     class Broken(Shelf):

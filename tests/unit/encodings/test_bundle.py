@@ -121,7 +121,7 @@ def test_columns_of_other_lengths_are_left_to_those_who_say_so(readers):
     inner = LanceFileReader(inner.path if inner.path.startswith("/") else "/" + inner.path)._reader
     inner._metadata, inner._opened = shorter, type(inner._opened)()
     assert not inner._bundle(inner.schema.fields)
-    with pytest.raises(CorruptDataError, match="do not have the rows of the file"):
+    with pytest.raises(CorruptDataError, match="different number of rows than the file"):
         inner.read(inner.schema.fields, RowRange(0, 699))
 
 

@@ -95,7 +95,7 @@ def test_rows_may_be_given_in_any_sequence(path, indices):
     "option", [{"max_page_bytes": 0}, {"max_page_bytes": -1}, {"data_cache_bytes": -1}]
 )
 def test_impossible_limits_are_refused(tmp_path, option):
-    with pytest.raises(InvalidInputError, match="a number is"):
+    with pytest.raises(InvalidInputError, match="an integer is"):
         LanceFileWriter(tmp_path / "f.lance", pa.schema([("x", pa.int8())]), **option)
     assert not list(tmp_path.iterdir())
 

@@ -80,7 +80,7 @@ def test_places_that_cannot_be_are_refused(change, message):
 def test_only_writers_make_descriptors():
     with pytest.raises(TypeError):
         BlobDescriptor()
-    with pytest.raises(InvalidInputError, match="another type"):
+    with pytest.raises(InvalidInputError, match="wrong type"):
         BlobDescriptorArrayBuilder("b").append(b"bytes")
 
 

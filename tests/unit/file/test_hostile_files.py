@@ -35,7 +35,7 @@ def test_pages_must_have_the_rows_of_the_file(store, write, version, claimed):
     write(store, pa.table({"x": [1, 2, 3]}), version=version, checksums=False)
     with_rows_claimed(store, claimed)
     reader = open_data_file(store, "f.lance")
-    with pytest.raises(CorruptDataError, match="do not have the rows of the file") as caught:
+    with pytest.raises(CorruptDataError, match="different number of rows than the file") as caught:
         reader.read(reader.schema.fields, RowRange(0, claimed))
     assert (caught.value.facts["expected"], caught.value.facts["found"]) == (claimed, 3)
 

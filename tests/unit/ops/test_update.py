@@ -105,7 +105,7 @@ def test_values_without_a_place_in_the_column_are_refused(dataset, written):
 
 
 def test_a_field_that_must_not_be_null_stays_so(dataset):
-    with pytest.raises(InvalidInputError, match="must not be null"):
+    with pytest.raises(InvalidInputError, match="non-nullable"):
         dataset.update({"must": "NULL"}, where="id = 3")
     assert dataset.latest_version == 1
 

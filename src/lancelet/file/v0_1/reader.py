@@ -77,13 +77,13 @@ class LegacyFileReader(RowReader):
 
     def dictionary_values(self, field: Field) -> pa.Array:
         """Return the dictionary values of a field, in the order of this file."""
-        with self._facts():
+        with self._adding_file_facts():
             self._load_dictionaries([field])
             return self._stored.dictionaries[field.id]
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return the statistics of a field for each batch, or None if the file has none."""
-        with self._facts():
+        with self._adding_file_facts():
             if self._statistics is None:
                 self._statistics = run(read_statistics(self._metadata), self._fetch_copied)
             stored = self._statistics.get(field.id)
@@ -91,8 +91,8 @@ class LegacyFileReader(RowReader):
 
     def page_statistics(self, field: Field) -> PageStatistics | None:
         """Return the statistics of a field for each page; a batch has one page per field."""
-        found = self.zone_statistics(field)
-        return None if found is None else found.as_pages()
+        statistics = self.zone_statistics(field)
+        return None if statistics is None else statistics.as_pages()
 
     def close(self) -> None:
         """Release the resources of the reader; returned arrays stay valid."""
@@ -120,16 +120,18 @@ class LegacyFileReader(RowReader):
         arrays = run_together(
             [reader.read(RowRange(0, reader.num_rows)) for reader in readers], self._fetch_copied
         )
-        found: dict[int, pa.Array] = dict(loaded)
-        found.update((node.id, array) for node, array in zip(missing, arrays, strict=True))
-        self._stored = replace(self._stored, dictionaries=found)
+        all_dictionaries: dict[int, pa.Array] = dict(loaded)
+        all_dictionaries.update(
+            (node.id, array) for node, array in zip(missing, arrays, strict=True)
+        )
+        self._stored = replace(self._stored, dictionaries=all_dictionaries)
 
     def _location_of(self, node: Field) -> DictionaryLocation:
         # Locations in the table schema refer to copies of the values in the manifest; locations in
         # the file schema refer to the file.
-        own = self._metadata.schema
-        found = {} if own is None else {other.id: other for other in own.walk()}
-        location = found[node.id].dictionary if node.id in found else None
+        schema = self._metadata.schema
+        fields_by_id = {} if schema is None else {other.id: other for other in schema.walk()}
+        location = fields_by_id[node.id].dictionary if node.id in fields_by_id else None
         if location is None:
             raise CorruptDataError(
                 "the file has no position of the values of a dictionary column",

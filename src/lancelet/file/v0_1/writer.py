@@ -254,7 +254,7 @@ def _lengths(options: LegacyWriterOptions) -> Iterator[int]:
         lengths = [int(length) for length in options.batch_lengths]
     elif options.max_rows_per_group < 1:
         raise InvalidInputError(
-            "a batch has at least one row", max_rows_per_group=options.max_rows_per_group
+            "a batch must have at least one row", max_rows_per_group=options.max_rows_per_group
         )
     return iter(lengths)
 

@@ -197,16 +197,16 @@ def _plain_columns(
 
 def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
     """Return the encodings stored in each message, or None if one is stored elsewhere."""
-    found = messages
+    nested = messages
     for number in (field, _DIRECT, _BYTES_OF_DIRECT):
-        owner, position, size = kernels.find_parts_in(found, number)
+        owner, position, size = kernels.find_parts_in(nested, number)
         if not np.array_equal(owner, np.arange(len(messages))):
             return None
         # In a oneof, the last field wins, so the encoding must be the only field.
         head = 2 + (size >= 1 << 7) + (size >= 1 << 14) + (size >= 1 << 21) + (size >= 1 << 28)
-        if number != field and not np.array_equal(size + head, found.size):
+        if number != field and not np.array_equal(size + head, nested.size):
             return None
-        found = Slices(messages.source, position, size)
+        nested = Slices(messages.source, position, size)
     source = messages.source.data
     stops = (position + size).tolist()
     return [bytes(source[at:stop]) for at, stop in zip(position.tolist(), stops, strict=True)]
@@ -217,9 +217,9 @@ def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.ui
     owner, position, size = kernels.find_parts_in(messages, field)
     if len(owner) > 1 and not (owner[1:] > owner[:-1]).all():
         return None
-    found, values = kernels.read_packed(Slices(messages.source, position, size))
+    part_counts, values = kernels.read_packed(Slices(messages.source, position, size))
     counts = np.zeros(len(messages), np.int64)
-    counts[owner] = found
+    counts[owner] = part_counts
     return counts, values
 
 
@@ -242,15 +242,15 @@ def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> ReadCorou
         if max(map(max, deferred)) > _ROWS_MAX:
             raise CorruptDataError("an encoding is outside of the file", column=column)
         fetched = yield Ranges.of(*deferred)
-    found: list[bytes] = []
+    encodings: list[bytes] = []
     next_slice = 0
     for message in messages:
         if fetched is not None and message.HasField("indirect"):
-            found.append(fetched.slice_bytes(next_slice).tobytes())
+            encodings.append(fetched.slice_bytes(next_slice).tobytes())
             next_slice += 1
         else:
-            found.append(message.direct.encoding)
-    return found
+            encodings.append(message.direct.encoding)
+    return encodings
 
 
 def _buffers(

@@ -47,9 +47,9 @@ def check_joinable(sources: Sequence[FileReader], schema: Schema) -> None:
     """Raise `UnsupportedError` if files cannot be concatenated page by page."""
     versions = {source.version for source in sources}
     if len(versions) > 1 or not versions <= _VERSIONS:
-        found = sorted(version.value for version in versions)
+        version_names = sorted(version.value for version in versions)
         raise UnsupportedError(
-            "files of these versions cannot be concatenated page by page", versions=found
+            "files of these versions cannot be concatenated page by page", versions=version_names
         )
     if any(field.is_blob for field in schema.walk()):
         raise UnsupportedError("pages of blob columns contain file positions")
@@ -147,9 +147,9 @@ def _fetched(batch: Sequence[_SourcePage]) -> Iterator[tuple[_SourcePage, list[B
         for item in batch
         for position, size in zip(item.page.position, item.page.size, strict=True)
     ]
-    found = batch[0].source.fetch(Ranges.of(*ranges))
+    slices = batch[0].source.fetch(Ranges.of(*ranges))
     first_slice = 0
     for item in batch:
         count = len(item.page.size)
-        yield item, [found.slice_bytes(first_slice + number) for number in range(count)]
+        yield item, [slices.slice_bytes(first_slice + number) for number in range(count)]
         first_slice += count

@@ -43,8 +43,8 @@ def _message_of(schema: Schema) -> file_pb.Schema:
 def _stored_field(field: Field) -> Field:
     if not field.is_blob_v2:
         return field.with_children(_stored_field(child) for child in field.children)
-    own = (extension.NAME_KEY, extension.METADATA_KEY)
-    metadata = {key: value for key, value in field.metadata.items() if key not in own}
+    extension_keys = (extension.NAME_KEY, extension.METADATA_KEY)
+    metadata = {key: value for key, value in field.metadata.items() if key not in extension_keys}
     parts = (Field.from_arrow(part, itertools.repeat(NO_ID)) for part in BLOB_V2_DESCRIPTOR)
     return field.with_metadata({**metadata, _PACKED_KEY: "true", BLOB_KEY: "true"}).with_children(
         parts

@@ -138,20 +138,20 @@ def read_metadata(
     checksums = range_at(buffers, len(buffers) - 1)
     if with_checksums and len(buffers) > 1 and is_checksum_size(checksums[1], file_bytes):
         ranges.append(checksums)
-    found = [
+    buffers_data = [
         tail[position - start : position - start + size] if position >= start else None
         for position, size in ranges
     ]
-    unknown = [range_ for range_, data in zip(ranges, found, strict=True) if data is None]
+    unknown = [range_ for range_, data in zip(ranges, buffers_data, strict=True) if data is None]
     if unknown:
         fetched = yield Ranges.of(*unknown)
         later = iter([fetched.slice_bytes(index) for index in range(len(fetched))])
-        found = [next(later) if data is None else data for data in found]
+        buffers_data = [next(later) if data is None else data for data in buffers_data]
     parsed = None
-    if len(found) > 1 and found[1] is not None:
-        parsed = Checksums.parse(found[1], position=checksums[0], file_bytes=file_bytes)
-    assert found[0] is not None
-    descriptor = found[0].tobytes()
+    if len(buffers_data) > 1 and buffers_data[1] is not None:
+        parsed = Checksums.parse(buffers_data[1], position=checksums[0], file_bytes=file_bytes)
+    assert buffers_data[0] is not None
+    descriptor = buffers_data[0].tobytes()
     if with_checksums and parsed is None:
         check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
     _, name = split_name_checksum(descriptor.removesuffix(CHECKSUM_MARKER))

@@ -59,8 +59,8 @@ class CachedStatistics:
     @property
     def memory_bytes(self) -> int:
         """The memory usage in bytes."""
-        found = (*tuple(self.zones.values()), *tuple(self.pages.values()))
-        return sum(each.memory_bytes for each in found if each is not None)
+        statistics = (*tuple(self.zones.values()), *tuple(self.pages.values()))
+        return sum(each.memory_bytes for each in statistics if each is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,14 +83,14 @@ class CachedFile:
     def memory_bytes(self) -> int:
         """The memory usage in bytes, which grows with open fields and read pages."""
         stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
-        own = self.opened.memory_bytes + self.plans.memory_bytes + self.statistics.memory_bytes
-        return 2 * stored + own
+        derived = self.opened.memory_bytes + self.plans.memory_bytes + self.statistics.memory_bytes
+        return 2 * stored + derived
 
 
 def find_cached(cache: LruCache, key: Hashable | None) -> CachedFile | None:
     """Return the cached metadata of a key, or None."""
-    found = None if key is None else cache.get(key)
-    return found if isinstance(found, CachedFile) else None
+    cached = None if key is None else cache.get(key)
+    return cached if isinstance(cached, CachedFile) else None
 
 
 def put_cached(cache: LruCache, key: Hashable | None, cached: CachedFile) -> None:

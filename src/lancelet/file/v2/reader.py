@@ -110,8 +110,8 @@ class FileReader(RowReader):
     @property
     def memory_bytes(self) -> int:
         """The memory usage in bytes, without shared metadata."""
-        own = 0 if self._source.identity is not None else self._cached.memory_bytes
-        return _READER_BYTES + own
+        unshared = 0 if self._source.identity is not None else self._cached.memory_bytes
+        return _READER_BYTES + unshared
 
     @property
     def version(self) -> FileVersion:
@@ -139,8 +139,8 @@ class FileReader(RowReader):
         return self._metadata
 
     def _fetch_missing(self, ranges: Ranges) -> Slices:
-        found = self._metadata.in_tail(ranges)
-        return self._source.read_ranges(ranges) if found is None else found
+        in_tail = self._metadata.in_tail(ranges)
+        return self._source.read_ranges(ranges) if in_tail is None else in_tail
 
     @property
     def fetch(self) -> Fetch:
@@ -170,12 +170,12 @@ class FileReader(RowReader):
     ) -> T | None:
         """Return statistics of a field; they are read once per file."""
         if field not in cached:
-            with self._facts():
+            with self._adding_file_facts():
                 zones = self._opened_zones()
-                found = None if zones is None else read(zones)
+                statistics = None if zones is None else read(zones)
             if zones is not None:
                 self._cached.statistics.reads = zones.reads
-            cached[field] = found
+            cached[field] = statistics
             if self._refresh_cache is not None:
                 self._refresh_cache()
         return cached[field]
@@ -195,13 +195,13 @@ class FileReader(RowReader):
 
     def column(self, index: int) -> StoredColumn:
         """Return the pages of one column."""
-        with self._facts():
+        with self._adding_file_facts():
             self._load_columns([index])
             return self._columns[index]
 
     def global_buffer(self, index: int) -> Bytes:
         """Return a global buffer; buffer 0 is the descriptor."""
-        with self._facts():
+        with self._adding_file_facts():
             return self._read_bytes(*self._metadata.buffer_range(index))
 
     # --- columns ------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class FileReader(RowReader):
             reader = generation.open_field(field, stored, self.version, self._memo)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
-                    "the pages of a field do not have the rows of the file",
+                    "the pages of a field have a different number of rows than the file",
                     field=field.name,
                     expected=self.num_rows,
                     found=reader.num_rows,
@@ -224,8 +224,8 @@ class FileReader(RowReader):
 
     def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:
         plans = self._cached.plans
-        found = plans.recent.find(fields)
-        if found is None and self.version in _PLANNED_VERSIONS:
+        planned = plans.recent.find(fields)
+        if planned is None and self.version in _PLANNED_VERSIONS:
             forms, ids = layouts_of(fields, self.version)
             columns = [
                 [self._placement.get(each) for each in own] if form else []
@@ -233,11 +233,11 @@ class FileReader(RowReader):
             ]
             numbers = [form.numbers if form else () for form in forms]
             self._add_plans(chain(*columns), chain(*numbers))
-            found = PlannedColumns(
+            planned = PlannedColumns(
                 forms, [[self._plan_of(column) for column in own] for own in columns]
             )
-            plans.recent.put(fields, found)
-        return found
+            plans.recent.put(fields, planned)
+        return planned
 
     def _plan_of(self, column: int | None) -> ColumnPlan | None:
         return None if column is None else self._cached.plans.each[column][1]
@@ -251,13 +251,13 @@ class FileReader(RowReader):
             if column is not None and cached.get(column, none)[0] != form
         }
         if missing:
-            made = kernels.plan_columns(
+            plans = kernels.plan_columns(
                 run(self._metadata.read_stored(list(missing)), self._fetch_copied),
                 np.array(list(missing.values()), np.int64).reshape(-1),
                 num_rows=self.num_rows,
                 file_bytes=self._metadata.file_bytes,
             )
-            cached.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
+            cached.update(zip(missing, zip(missing.values(), plans, strict=True), strict=True))
 
     def _opened_zones(self) -> ZoneReader | None:
         # The first thread opens the statistics; other threads wait for it.

@@ -297,8 +297,8 @@ class FileWriter:
             queued.pending.is_queued = False
         self._queue.clear()
         for batch in batches.values():
-            each = sum(queued.bytes for queued in batch) // len(batch)
-            step = max(1, min(_BATCH_PAGES, _BATCH_BYTES // max(each, 1)))
+            page_bytes = sum(queued.bytes for queued in batch) // len(batch)
+            step = max(1, min(_BATCH_PAGES, _BATCH_BYTES // max(page_bytes, 1)))
             for start in range(0, len(batch), step):
                 self._start(batch[start : start + step])
 
@@ -344,11 +344,11 @@ class FileWriter:
         """Write pages in order until at most `pending_max` batches are being encoded."""
         while len(self._encoding) > pending_max:
             batch, encoded = self._encoding.popleft()
-            found = encoded.result() if isinstance(encoded, Future) else encoded
-            for pages in found.pages:
+            result = encoded.result() if isinstance(encoded, Future) else encoded
+            for pages in result.pages:
                 self._write_pages([batch[index] for index in pages.fields], pages)
             if self._zones is not None:
-                for queued, bounds in zip(batch, found.bounds, strict=True):
+                for queued, bounds in zip(batch, result.bounds, strict=True):
                     self._zones.add(queued.pending.plan.field, bounds)
 
     def _write_pages(self, batch: Sequence[_QueuedPage], pages: EncodedPages) -> None:

@@ -633,7 +633,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 def _check_nulls(name: str, column: pa.Array, *, may_be_null: bool) -> None:
     if column.null_count and not may_be_null:
-        raise PutError("a field that must not be null contained null values", field=name)
+        raise PutError("a non-nullable field contains null values", field=name)
 
 
 def _spec_id(state: MemWalState) -> int:
