@@ -146,8 +146,8 @@ def test_any_bytes_unpack_alike_or_are_refused_alike(agree, size, count, width, 
     agree("unpack_levels", slices, np.array([count]), width)
 
 
-def test_levels_that_differ_in_number_are_refused():
-    with pytest.raises(InvalidInputError, match="number"):
+def test_levels_that_differ_in_length_are_refused():
+    with pytest.raises(InvalidInputError, match="length"):
         reference.expand_list(
             np.zeros(2, np.uint16), np.zeros(1, np.uint16), np.zeros(2, np.int64), continued=0
         )

@@ -1,8 +1,8 @@
 """Searching posting lists: what is passed over never changes what is found.
 
 Goal: the best documents by the definition, which scores every one of them. Method: random lists
-of every block size and tail, with and without document weights, searched for a few and for all documents;
-damaged bytes.
+of every block size and tail, with and without document weights, searched for a few and for all
+documents; damaged bytes.
 """
 
 from dataclasses import replace

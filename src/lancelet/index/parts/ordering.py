@@ -232,8 +232,8 @@ class _Items:
     def __len__(self) -> int:
         return len(self._array)
 
-    def __getitem__(self, place: int) -> Any:
-        return self._array[place].as_py()
+    def __getitem__(self, index: int) -> Any:
+        return self._array[index].as_py()
 
 
 def _search_by_sorting(ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
@@ -329,8 +329,8 @@ def argsort_strings(values: pa.Array) -> Int64s:
     starts, lengths = offsets[:-1], np.diff(offsets)
     offset = _common_prefix_length(wide)
     padded = np.concatenate([data, np.zeros(_PREFIX_BYTES, np.uint8)])
-    words = _prefix_keys(padded, starts, lengths, offset)
-    ordered, numbers = sort_numbers(words, np.arange(len(words), dtype=np.uint64))
+    prefixes = _prefix_keys(padded, starts, lengths, offset)
+    ordered, numbers = sort_numbers(prefixes, np.arange(len(prefixes), dtype=np.uint64))
     order = numbers.view(np.int64)
     indices = np.flatnonzero(_has_equal_neighbor(ordered))
     groups: Int64s = np.cumsum(_differs_from_previous(ordered[indices]))
@@ -340,19 +340,19 @@ def argsort_strings(values: pa.Array) -> Int64s:
             return order
         rows = order[indices]
         offset += _PREFIX_BYTES
-        words = _prefix_keys(padded, starts[rows], lengths[rows], offset)
-        permutation = np.lexsort((words, prefix_bytes_left[rows], groups))
+        prefixes = _prefix_keys(padded, starts[rows], lengths[rows], offset)
+        permutation = np.lexsort((prefixes, prefix_bytes_left[rows], groups))
         order[indices] = rows[permutation]
-        groups, words, sorted_bytes_left = (
+        groups, prefixes, sorted_bytes_left = (
             groups[permutation],
-            words[permutation],
+            prefixes[permutation],
             prefix_bytes_left[rows[permutation]],
         )
         same = np.zeros(len(indices), np.bool_)
         same[1:] = (
             (groups[1:] == groups[:-1])
             & (sorted_bytes_left[1:] == sorted_bytes_left[:-1])
-            & (words[1:] == words[:-1])
+            & (prefixes[1:] == prefixes[:-1])
             & (sorted_bytes_left[1:] > _PREFIX_BYTES)
         )
         starts_group = ~same
@@ -384,14 +384,14 @@ def _prefix_keys(
     windows: npt.NDArray[Any] = np.ndarray(
         (len(padded) - _PREFIX_BYTES + 1,), ">u8", padded, 0, (1,)
     )
-    words: UInt64s = windows[np.minimum(starts + at, len(windows) - 1)].astype(np.uint64)
+    prefixes: UInt64s = windows[np.minimum(starts + at, len(windows) - 1)].astype(np.uint64)
     # Most values are longer, so only short ones need masking.
     short = np.flatnonzero(lengths < at + _PREFIX_BYTES)
     if len(short):
         rest = np.maximum(lengths[short] - at, 0)
         shift = ((_PREFIX_BYTES - rest) * 8).astype(np.uint64)
-        words[short] = np.where(rest > 0, (words[short] >> shift) << shift, np.uint64(0))
-    return words
+        prefixes[short] = np.where(rest > 0, (prefixes[short] >> shift) << shift, np.uint64(0))
+    return prefixes
 
 
 def _differs_from_previous(ordered: UInt64s) -> npt.NDArray[np.bool_]:
@@ -423,8 +423,8 @@ def sort_numbers(keys: npt.NDArray[Any], numbers: UInt64s) -> tuple[npt.NDArray[
     if len(keys) < _KERNEL_SORT_MIN:
         indices = np.argsort(keys, kind="stable")
         return keys[indices], numbers[indices]
-    words, ordered = sort_pairs(_to_sort_keys(keys), numbers)
-    return _from_sort_keys(words, keys.dtype), ordered
+    sort_keys, ordered = sort_pairs(_to_sort_keys(keys), numbers)
+    return _from_sort_keys(sort_keys, keys.dtype), ordered
 
 
 def argsort_integers(keys: npt.NDArray[Any]) -> Int64s:
@@ -443,14 +443,14 @@ def _to_sort_keys(keys: npt.NDArray[Any]) -> UInt64s:
     """Convert integers to unsigned ones of the same order."""
     if keys.dtype.kind == "u":
         return keys.astype(np.uint64)
-    words: UInt64s = keys.astype(np.int64).view(np.uint64)
-    words ^= _SIGN_BIT
-    return words
+    sort_keys: UInt64s = keys.astype(np.int64).view(np.uint64)
+    sort_keys ^= _SIGN_BIT
+    return sort_keys
 
 
-def _from_sort_keys(words: UInt64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _from_sort_keys(sort_keys: UInt64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Reverse `_to_sort_keys`."""
     if dtype.kind == "u":
-        return words.astype(dtype, copy=False)
-    words ^= _SIGN_BIT
-    return words.view(np.int64).astype(dtype, copy=False)
+        return sort_keys.astype(dtype, copy=False)
+    sort_keys ^= _SIGN_BIT
+    return sort_keys.view(np.int64).astype(dtype, copy=False)
