@@ -92,7 +92,9 @@ def test_numbers_far_from_all_keys_are_not_looked_up(monkeypatch):
     index = KeyIndex.build(Keys.of([pa.array([904, 900])], with_span=True))
     mixed = []
     monkeypatch.setattr(
-        key_index, "mix_integers", lambda words, seed: mixed.extend(words) or mix_integers(words, seed)
+        key_index,
+        "mix_integers",
+        lambda values, seed: mixed.extend(values) or mix_integers(values, seed),
     )
     which, rows = index.find_rows([pa.array([3, 904, None, -1, 902, 2000, 900])])
     assert (which.tolist(), rows.tolist()) == ([1, 6], [0, 1])
