@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lancelet.buffers import Ranges, Slices
+from lancelet.buffers import ByteRanges, ByteSlices
 from lancelet.file.checksums import ChecksumBuilder, Checksums, VerifiedBytes, Verify
 
 CHUNK_BYTES = 2048
@@ -46,12 +46,12 @@ def main() -> None:
     rng = np.random.default_rng(0)
     data = rng.integers(0, 256, arguments.mebibytes << 20).astype(np.uint8)
     starts = np.arange(0, data.nbytes, SPLIT_BYTES)
-    scan = [Ranges.of((start, SPLIT_BYTES)) for start in starts.tolist()]
+    scan = [ByteRanges.of((start, SPLIT_BYTES)) for start in starts.tolist()]
     places = np.sort(rng.integers(0, data.nbytes - CHUNK_BYTES, arguments.rows))
-    take = Ranges(places, np.full(len(places), CHUNK_BYTES))
+    take = ByteRanges(places, np.full(len(places), CHUNK_BYTES))
 
-    def fetch(ranges: Ranges) -> Slices:
-        return Slices(data, ranges.position, ranges.size)
+    def fetch(ranges: ByteRanges) -> ByteSlices:
+        return ByteSlices(data, ranges.position, ranges.size)
 
     print(
         f"{'block':>8} {'table':>9} {'scan ms':>9} {'GB/s':>6} {'first take ms':>14} {'again':>7}"

@@ -13,28 +13,28 @@ from pathlib import Path
 import numpy as np
 from compare import HEADER, compare, drop_from_page_cache
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.io import ObjectReader, open_store
 from lancelet.kernels import copy_slices
 
 NUM_RANGES = 10_000
 
 
-def take(reader: ObjectReader, ranges: Ranges) -> np.ndarray:
+def take(reader: ObjectReader, ranges: ByteRanges) -> np.ndarray:
     """Read ranges and copy them out, as a decoder of plain values would."""
     out = np.empty(int(ranges.size.sum()), np.uint8)
     copy_slices(reader.read_ranges(ranges), out, np.cumsum(ranges.size) - ranges.size)
     return out
 
 
-def open_and_take(path: Path, ranges: Ranges) -> np.ndarray:
+def open_and_take(path: Path, ranges: ByteRanges) -> np.ndarray:
     """Take with a new map; the system forgets no page that an old one holds."""
     store, name = open_store(path)
     with store.open_reader(name) as reader:
         return take(reader, ranges)
 
 
-def pread(path: Path, ranges: Ranges) -> bytes:
+def pread(path: Path, ranges: ByteRanges) -> bytes:
     """Read ranges one by one."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -58,7 +58,7 @@ def main() -> None:
                 file.write(part)
         for size in (8, 4096):
             positions = np.sort(generator.integers(0, arguments.file_bytes - size, NUM_RANGES))
-            ranges = Ranges(positions, np.full(NUM_RANGES, size))
+            ranges = ByteRanges(positions, np.full(NUM_RANGES, size))
             assert bytes(open_and_take(path, ranges)) == pread(path, ranges)
             compare(
                 f"open, take {NUM_RANGES} x {size} B cold",

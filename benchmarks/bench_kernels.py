@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.kernels import native, reference
 
 BYTES = 32 << 20
@@ -30,15 +30,15 @@ class Case:
     plain_bytes: int
 
 
-def back_to_back(source: np.ndarray, sizes: np.ndarray) -> Slices:
-    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+def back_to_back(source: np.ndarray, sizes: np.ndarray) -> ByteSlices:
+    return ByteSlices(source, np.cumsum(sizes) - sizes, sizes)
 
 
 def fixed_width_cases(rng: np.random.Generator) -> Iterator[Case]:
     for bits, width in ((32, 13), (64, 21)):
         dtype = np.dtype(f"u{bits // 8}")
         values = rng.integers(0, 1 << width, BYTES // dtype.itemsize, dtype)
-        packed = Slices(*native.pack_chunks(values))
+        packed = ByteSlices(*native.pack_chunks(values))
         counts = np.full(len(packed), 1024)
         detail = f"u{bits}, {width} bits"
         yield Case("pack_chunks", detail, (values,), values.nbytes)
@@ -98,12 +98,12 @@ def byte_cases(rng: np.random.Generator) -> Iterator[Case]:
     none = np.empty(0, np.uint16)
     zipped, _ = native.zip_fixed(none, nulls, data, shape, 1024)
     yield Case("zip_fixed", "1 KiB", (none, nulls, data, shape, 1024), data.nbytes)
-    yield Case("unzip_fixed", "1 KiB", (Slices.whole(zipped), shape, 1024), data.nbytes)
+    yield Case("unzip_fixed", "1 KiB", (ByteSlices.whole(zipped), shape, 1024), data.nbytes)
 
 
 def variable_chunks(
     offsets: np.ndarray, data: np.ndarray, *, rows: int
-) -> tuple[Slices, np.ndarray]:
+) -> tuple[ByteSlices, np.ndarray]:
     parts, counts = [], []
     for first in range(0, len(offsets) - 1, rows):
         own = offsets[first : first + rows + 1]

@@ -15,7 +15,7 @@ import atheris
 with atheris.instrument_imports(include=["lancelet"]):
     import numpy as np
 
-    from lancelet.buffers import Slices, run
+    from lancelet.buffers import ByteSlices, run
     from lancelet.errors import CorruptDataError, UnsupportedError
     from lancelet.format.manifest_file import (
         parse_manifest_file,
@@ -31,7 +31,7 @@ def check_one_input(data: bytes) -> None:
     source = np.frombuffer(data, np.uint8)
 
     def fetch(wanted):
-        return Slices(source, wanted.position, wanted.size)
+        return ByteSlices(source, wanted.position, wanted.size)
 
     try:
         stored = parse_manifest_file(source)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import (
     CommitOutcomeUnknownError,
     InvalidInputError,
@@ -42,7 +42,7 @@ def work(store: Store) -> None:
     store.put_if_absent("v/1", b"x")
     with store.open_reader("data/a") as reader:
         assert reader.read_tail(2).tobytes() == b"89"
-        assert len(reader.read_ranges(Ranges.of((0, 1), (2, 3)))) == 2
+        assert len(reader.read_ranges(ByteRanges.of((0, 1), (2, 3)))) == 2
     assert len(list(store.list())) == 3
     store.rename_if_absent("b", "c")
     store.delete("c")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.format.flags import check_writable
 from lancelet.format.manifest_file import (
     parse_manifest_file,
@@ -47,7 +47,7 @@ EXPECTED = {
 @pytest.mark.parametrize("path", EXPECTED)
 def test_an_old_manifest_says_what_it_said(path: str) -> None:
     data = np.fromfile(ROOT / path, np.uint8)
-    fetch = lambda wanted: Slices(data, wanted.position, wanted.size)  # noqa: E731
+    fetch = lambda wanted: ByteSlices(data, wanted.position, wanted.size)  # noqa: E731
     stored = parse_manifest_file(data)
     manifest, indices = stored.manifest, run(read_indices(stored), fetch)
     flags = manifest.reader_flags, manifest.writer_flags

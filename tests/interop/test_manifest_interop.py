@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.format.flags import check_readable, check_writable
 from lancelet.format.key_filter import BloomFilter, KeyFilter
 from lancelet.format.manifest_file import (
@@ -182,7 +182,7 @@ def whole(data: bytes) -> np.ndarray:
 
 def read(data: bytes) -> tuple[StoredManifest, object, Transaction | None]:
     stored = parse_manifest_file(whole(data))
-    fetch = lambda wanted: Slices(whole(data), wanted.position, wanted.size)  # noqa: E731
+    fetch = lambda wanted: ByteSlices(whole(data), wanted.position, wanted.size)  # noqa: E731
     return stored, run(read_indices(stored), fetch), run(read_transaction(stored), fetch)
 
 

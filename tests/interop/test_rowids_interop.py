@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.format.fragment import External, Fragment, Inline
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest_file import (
@@ -131,7 +131,7 @@ def test_rows_are_who_the_reference_says(build: Callable[[Path], None], tmp_path
     assert len(index) == len(expected)
 
     manifest = replace(stored.manifest, fragments=FragmentList.of(rewritten))
-    fetch = lambda wanted: Slices(data, wanted.position, wanted.size)  # noqa: E731
+    fetch = lambda wanted: ByteSlices(data, wanted.position, wanted.size)  # noqa: E731
     indices, transaction = run(read_indices(stored), fetch), run(read_transaction(stored), fetch)
     path.write_bytes(render_manifest_file(manifest, indices, transaction))
     assert shown(root).equals(expected)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
@@ -154,7 +154,7 @@ def check_picks(case: CodecCase, block: Block, rows: Int64s, limits: ChunkLimits
     chunk = np.searchsorted(starts, rows, side="right") - 1
     wanted, place = np.unique(chunk, return_inverse=True)
     parts = [
-        moved(Slices(part.source, part.position[wanted], part.size[wanted]))
+        moved(ByteSlices(part.source, part.position[wanted], part.size[wanted]))
         for part in encoded.parts
     ]
     picks = ValuePositions(place.astype(np.int64), rows - starts[chunk])
@@ -219,7 +219,7 @@ class Damage:
             changed[place] = rng.choice(np.array([0, 1, 127, 128, 255, rng.integers(0, 256)]))
         return changed
 
-    def slices(self, slices: Slices) -> Slices:
+    def slices(self, slices: ByteSlices) -> ByteSlices:
         """Change some bytes, and cut some slices short."""
         source = self.bytes_of(slices.source)
         size = slices.size.copy()
@@ -227,7 +227,7 @@ class Damage:
             rng = np.random.default_rng(self.seed + 1)
             size[rng.integers(0, len(size))] = rng.integers(0, int(size.max()) + 1)
             size = np.minimum(size, source.nbytes - slices.position)
-        return Slices(source, slices.position, size)
+        return ByteSlices(source, slices.position, size)
 
     def counts(self, counts: Int64s) -> Int64s:
         """Change a count."""
@@ -263,11 +263,11 @@ def _refused_or_sound(decode: Callable[[], Block], counts: Int64s) -> None:
 # --- blocks as values -------------------------------------------------------------------------
 
 
-def moved(slices: Slices) -> Slices:
+def moved(slices: ByteSlices) -> ByteSlices:
     """Return the same bytes at another, odd position, with other bytes around them."""
     noise = np.full(3, 0xAA, np.uint8)
     source = np.concatenate([noise, slices.source, noise])
-    return Slices(source, slices.position + len(noise), slices.size)
+    return ByteSlices(source, slices.position + len(noise), slices.size)
 
 
 def assert_sound(block: Block) -> None:

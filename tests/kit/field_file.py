@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices, run
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, ReadCoroutine, run
 from lancelet.encodings import v2_1, v2_3
 from lancelet.encodings.base import FieldReader, Rows, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError
@@ -105,7 +105,7 @@ class FieldFile:
         """Drive a reading over the bytes, counting."""
         source = np.frombuffer(bytes(self.data), np.uint8)
 
-        def fetch(ranges: Ranges) -> Slices:
+        def fetch(ranges: ByteRanges) -> ByteSlices:
             self.rounds += 1
             self.bytes_read += int(ranges.size.sum())
             outside = (ranges.position < 0) | (ranges.size < 0)
@@ -113,7 +113,7 @@ class FieldFile:
             outside |= ranges.position > len(source) - ranges.size
             if outside.any():
                 raise CorruptDataError("a range lies outside of the file", bytes=len(source))
-            return Slices(source, ranges.position, ranges.size)
+            return ByteSlices(source, ranges.position, ranges.size)
 
         return run(reading, fetch)
 

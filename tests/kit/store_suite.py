@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from lancelet.buffers import Ranges, Slices
+from lancelet.buffers import ByteRanges, ByteSlices
 from lancelet.errors import (
     AlreadyExistsError,
     CorruptDataError,
@@ -175,7 +175,7 @@ class StoreSuite:
                     position = generator.randrange(len(data) + 1)
                     size = min(generator.choice((0, 1, 8, 5000)), len(data) - position)
                     pairs.append((position, size))
-                slices = reader.read_ranges(Ranges.of(*pairs))
+                slices = reader.read_ranges(ByteRanges.of(*pairs))
                 found = [slices.slice_bytes(index).tobytes() for index in range(len(slices))]
                 assert found == [data[p : p + s].tobytes() for p, s in pairs]
                 check_slices(slices)
@@ -184,7 +184,7 @@ class StoreSuite:
         """What was read stays valid after close, and cannot be written to."""
         store.put("a", b"0123456789")
         with store.open_reader("a", size=10) as reader:
-            slices = reader.read_ranges(Ranges.of((2, 3), (9, 1)))
+            slices = reader.read_ranges(ByteRanges.of((2, 3), (9, 1)))
             tail = reader.read_tail(4)
         assert slices.slice_bytes(0).tobytes() == b"234"
         assert slices.slice_bytes(1).tobytes() == b"9"
@@ -197,7 +197,7 @@ class StoreSuite:
         """A range that leaves the object is an error with the path, the range and the size."""
         store.put("a", b"0123456789")
         with pytest.raises(CorruptDataError) as caught:
-            store.open_reader("a").read_ranges(Ranges.of((0, 10), outside, (1, 1)))
+            store.open_reader("a").read_ranges(ByteRanges.of((0, 10), outside, (1, 1)))
         assert caught.value.facts["path"] == "a"
         assert caught.value.facts["position"] == outside[0]
         assert caught.value.facts["size"] == outside[1]
@@ -337,7 +337,7 @@ class StoreSuite:
         assert abs((store.info("a").modified - listed.modified).total_seconds()) < 2
 
 
-def check_slices(slices: Slices) -> None:
-    """Check what whoever makes a `Slices` guarantees: every slice lies within the source."""
+def check_slices(slices: ByteSlices) -> None:
+    """Check what whoever makes a `ByteSlices` guarantees: every slice lies within the source."""
     assert ((slices.position >= 0) & (slices.size >= 0)).all()
     assert (slices.position + slices.size <= slices.source.nbytes).all()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import NO_RANGES, Ranges, Slices, run, run_together
+from lancelet.buffers import NO_RANGES, ByteRanges, ByteSlices, run, run_together
 
 DATA = np.arange(200, dtype=np.uint8)
 
@@ -12,7 +12,7 @@ DATA = np.arange(200, dtype=np.uint8)
 def counting_fetch(log):
     def fetch(ranges):
         log.append(len(ranges))
-        return Slices(DATA, ranges.position, ranges.size)
+        return ByteSlices(DATA, ranges.position, ranges.size)
 
     return fetch
 
@@ -20,7 +20,7 @@ def counting_fetch(log):
 def chain(position, depth):
     """Follow `depth` dependent reads, each at the value that the last one found."""
     for _ in range(depth):
-        slices = yield Ranges.of((position, 1), (position + 1, 1))
+        slices = yield ByteRanges.of((position, 1), (position + 1, 1))
         position = int(slices.slice_bytes(1)[0])
     return position
 

@@ -3,7 +3,7 @@
 Encoding and decoding of a column:
 
     Arrow array  --shred-->  levels + Block  --codec-->  buffers of EncodedPages
-    Arrow array  <-unravel-  levels + Block  <-codec--   Slices of a StoredPage
+    Arrow array  <-unravel-  levels + Block  <-codec--   ByteSlices of a StoredPage
 
 Codecs operate on a `Block`: values without nulls, names, or types other than their width. The file
 layer calls three functions of each format generation (`v2_0`, `v2_1`, `v2_3`):
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
 from lancelet.values import dataclass
 
@@ -135,7 +135,7 @@ class EncodedPages:
     column: int
     first_row: int
     length: int
-    buffers: tuple[Slices, ...]
+    buffers: tuple[ByteSlices, ...]
     encoding: bytes
     report: Callable[[], Sequence[ColumnChoice]]
 
@@ -212,6 +212,6 @@ class FieldReader(Protocol):
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes fetched to read these rows."""
 
-    def value_ranges(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+    def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of ascending rows if stored in Arrow layout, else None."""
         return None

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.arrow import (
     NUMBER_BITS,
     has_fixed_width,
@@ -56,7 +56,7 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.values import dataclass
 
-PackPages: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Slices, ...]]]
+PackPages: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[ByteSlices, ...]]]
 """Returns the enveloped message and the buffers of pages."""
 
 _FIELDS_CACHED: Final = 4096

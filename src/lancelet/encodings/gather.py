@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.encodings.row_ranges import RowRanges, expand
 
 
-def gather(slices: Slices) -> Bytes:
+def gather(slices: ByteSlices) -> Bytes:
     """Return the concatenated bytes of all slices.
 
     >>> source = np.frombuffer(b"abcdef", np.uint8)
-    >>> gather(Slices(source, np.array([4, 0]), np.array([2, 1]))).tobytes()
+    >>> gather(ByteSlices(source, np.array([4, 0]), np.array([2, 1]))).tobytes()
     b'efa'
     """
     if len(slices) == 1:
@@ -30,12 +30,12 @@ def gather(slices: Slices) -> Bytes:
     return kernels.scatter_slices(slices, ends - slices.size, int(slices.size.sum()), 0)
 
 
-def gather_bits(slices: Slices, ranges: RowRanges) -> Bytes:
+def gather_bits(slices: ByteSlices, ranges: RowRanges) -> Bytes:
     """Return a bitmap of the rows of `ranges`, from the whole bytes that hold each span.
 
     >>> source = np.array([0b0000_1000, 0b0000_0001], np.uint8)
     >>> spans = RowRanges(np.array([3, 8]), np.array([2, 1]))
-    >>> bin(gather_bits(Slices(source, np.array([0, 1]), np.array([1, 1])), spans)[0])
+    >>> bin(gather_bits(ByteSlices(source, np.array([0, 1]), np.array([1, 1])), spans)[0])
     '0b101'
     """
     if len(slices) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.levels import Layers, ShreddedLeaf
 from lancelet.errors import CorruptDataError
@@ -112,7 +112,7 @@ class Body:
 
     page_indices: Sequence[int]
     layout: Layout
-    buffers: tuple[Slices, ...]
+    buffers: tuple[ByteSlices, ...]
     encodings: Sequence[str]
     refused: Sequence[Mapping[str, str]]
 
@@ -122,7 +122,7 @@ class Body:
     ) -> Body:
         """Return a single page."""
         return Body(
-            [page_index], layout, tuple(map(Slices.whole, buffers)), [encoding], [NO_CANDIDATES]
+            [page_index], layout, tuple(map(ByteSlices.whole, buffers)), [encoding], [NO_CANDIDATES]
         )
 
 

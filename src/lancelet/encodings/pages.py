@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues
 from lancelet.encodings.leaf import slice_block
@@ -183,9 +183,9 @@ def sum_by_page(sizes: list[Int64s], edges: Int64s) -> Int64s:
     return sums
 
 
-def take_slices(slices: Slices, indices: Int64s) -> Slices:
+def take_slices(slices: ByteSlices, indices: Int64s) -> ByteSlices:
     """Return a subset of the slices."""
-    return Slices(slices.source, slices.position[indices], slices.size[indices])
+    return ByteSlices(slices.source, slices.position[indices], slices.size[indices])
 
 
 def raw_bytes(block: Block) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding, ValuePositions
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
@@ -81,8 +81,8 @@ class _Registry:
         return codec.owns_bytes(message, inner)
 
     def as_plain(
-        self, encoding: Encoding, slices: Slices, bytes_max: Int64s
-    ) -> tuple[Slices, int] | None:
+        self, encoding: Encoding, slices: ByteSlices, bytes_max: Int64s
+    ) -> tuple[ByteSlices, int] | None:
         codec, message, inner = self.resolve(encoding)
         return codec.as_plain(message, slices, bytes_max, inner)
 
@@ -94,16 +94,22 @@ class _Registry:
         codec, message, inner = self.resolve(encoding)
         return codec.block_bytes_max(message, counts, inner)
 
-    def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
+    def decode_chunks(
+        self, encoding: Encoding, parts: Sequence[ByteSlices], counts: Int64s
+    ) -> Block:
         codec, message, inner = self.resolve(encoding)
         return codec.decode_chunks(message, parts, counts, inner)
 
     def take_chunks(
-        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
+        self,
+        encoding: Encoding,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        positions: ValuePositions,
     ) -> Block:
         return ChunkDecoder(encoding, self).take(parts, counts, positions)
 
-    def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
+    def decode_blocks(self, encoding: Encoding, slices: ByteSlices, counts: Int64s) -> Block:
         codec, message, inner = self.resolve(encoding)
         return codec.decode_blocks(message, slices, counts, inner)
 
@@ -146,7 +152,7 @@ def owns_bytes(encoding: Encoding) -> bool:
     return _REGISTRY.owns_bytes(encoding)
 
 
-def decode_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
+def decode_chunks(encoding: Encoding, parts: Sequence[ByteSlices], counts: Int64s) -> Block:
     """Decode chunks of a mini-block page.
 
     `parts[i]` is the i-th buffer of every chunk and `counts` the numbers of values. The block has
@@ -157,7 +163,7 @@ def decode_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -
 
 
 def take_chunks(
-    encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
+    encoding: Encoding, parts: Sequence[ByteSlices], counts: Int64s, positions: ValuePositions
 ) -> Block:
     """Decode selected values of chunks, in the requested order.
 
@@ -180,11 +186,11 @@ class ChunkDecoder:
         self._codec, self._message, self._inner = (registry or _REGISTRY).resolve(encoding)
         self.num_buffers = self._codec.num_buffers(self._message, self._inner)
 
-    def decode(self, parts: Sequence[Slices], counts: Int64s) -> Block:
+    def decode(self, parts: Sequence[ByteSlices], counts: Int64s) -> Block:
         """Decode all values of chunks."""
         return self._codec.decode_chunks(self._message, parts, counts, self._inner)
 
-    def take(self, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions) -> Block:
+    def take(self, parts: Sequence[ByteSlices], counts: Int64s, positions: ValuePositions) -> Block:
         """Decode selected values; the indices must be valid."""
         taken = self._codec.take_chunks(self._message, parts, counts, positions, self._inner)
         if taken is not None:
@@ -193,7 +199,7 @@ class ChunkDecoder:
         return take_items(self.decode(parts, counts), starts[positions.chunk] + positions.index)
 
 
-def decode_blocks(encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
+def decode_blocks(encoding: Encoding, slices: ByteSlices, counts: Int64s) -> Block:
     """Decode many buffers in block context, such as the levels of every chunk.
 
     The values of all buffers are concatenated in one block.
@@ -212,7 +218,7 @@ def decode_block(encoding: Encoding, data: Bytes, count: int) -> Block:
     """Decode one buffer in block context, such as a dictionary or a sparse set."""
     if count >> 32:
         raise CorruptDataError("a buffer claims more values than a page can contain", count=count)
-    return decode_blocks(encoding, Slices.whole(data), np.array([count], np.int64))
+    return decode_blocks(encoding, ByteSlices.whole(data), np.array([count], np.int64))
 
 
 def decode_values(encoding: Encoding, rows: FixedWidth | Variable) -> Block:
@@ -220,7 +226,7 @@ def decode_values(encoding: Encoding, rows: FixedWidth | Variable) -> Block:
     return _REGISTRY.decode_values(encoding, rows)
 
 
-def check_parts(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> None:
+def check_parts(encoding: Encoding, parts: Sequence[ByteSlices], counts: Int64s) -> None:
     """Raise unless every chunk has the number of buffers required by the encoding."""
     _check_counts(counts, limit=CHUNK_VALUES_MAX)
     required = num_buffers(encoding)

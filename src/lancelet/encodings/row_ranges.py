@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Ranges
+from lancelet.buffers import ByteRanges, Int64s
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.values import cached_property, dataclass
@@ -123,15 +123,15 @@ class RowRanges:
         """Return the ranges of items for rows with `dimension` items each."""
         return RowRanges(self.start * dimension, self.count * dimension)
 
-    def byte_ranges(self, position: int | Int64s, width: int) -> Ranges:
+    def byte_ranges(self, position: int | Int64s, width: int) -> ByteRanges:
         """Return the byte ranges of values of `width` bytes; `position` may be per range."""
-        return Ranges(position + self.start * width, self.count * width)
+        return ByteRanges(position + self.start * width, self.count * width)
 
-    def bit_ranges(self, position: int | Int64s, width: int) -> Ranges:
+    def bit_ranges(self, position: int | Int64s, width: int) -> ByteRanges:
         """Return the byte ranges that cover values of `width` bits."""
         first = (self.start * width) >> 3
         last = ((self.start + self.count) * width + 7) >> 3
-        return Ranges(position + first, last - first)
+        return ByteRanges(position + first, last - first)
 
     def indices(self) -> Int64s:
         """Return all row indices.

@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, ReadCoroutine, read_together
+from lancelet.buffers import ByteRanges, Int64s, ReadCoroutine, read_together
 from lancelet.encodings.base import (
     FieldReader,
     Memo,
@@ -63,7 +63,7 @@ class PageReader(Protocol):
     def read(self, rows: Rows) -> ReadCoroutine[PageRows]:
         """Read rows relative to the first page; at least one row is requested."""
 
-    def value_ranges(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+    def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         return None
 
@@ -131,7 +131,7 @@ class StructuralReader(FieldReader):
         arrays = yield from read_together([leaf.read(rows) for leaf in self._leaves])
         return merge(self._node, arrays)
 
-    def value_ranges(self, rows: Int64s) -> Ranges | None:
+    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         self._check(RowIndices(rows))
         return self._leaves[0].value_ranges(rows) if self._is_leaf else None
@@ -215,17 +215,17 @@ class _LeafReader:
         read = yield from read_together(runs)
         return join_arrays([self._unravel_part(*item) for item in zip(parts, read, strict=True)])
 
-    def value_ranges(self, rows: Int64s) -> Ranges | None:
+    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         if self._multiple != 1:
             return None
-        ranges: list[Ranges] = []
+        ranges: list[ByteRanges] = []
         for part in self._parts(RowIndices(rows)):
             assert isinstance(part.rows, RowIndices)
             part_ranges = self._run(part.run).value_ranges(part.rows.rows)
             if part_ranges is None:
                 return None
             ranges.append(part_ranges)
-        return ranges[0] if len(ranges) == 1 else Ranges.concat(ranges)
+        return ranges[0] if len(ranges) == 1 else ByteRanges.concat(ranges)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""

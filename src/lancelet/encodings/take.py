@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.arrow import to_arrow
 from lancelet.errors import ArrayOverflowError
 
@@ -103,11 +103,11 @@ def _scatter_bytes(
     return pa.Array.from_buffers(chunks[0].type, len(positions), buffers)
 
 
-def _to_slices(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> Slices:
+def _to_slices(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> ByteSlices:
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, offset)[array.offset : array.offset + len(array) + 1]
     data_bytes = np.frombuffer(b"" if data is None else data, np.uint8)
-    return Slices(data_bytes, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
+    return ByteSlices(data_bytes, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
 
 
 def take_ascending(array: pa.Array, rows: Int64s) -> pa.Array:

@@ -31,7 +31,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
+from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Fetch, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
 from lancelet.values import cached_property, dataclass
@@ -134,7 +134,7 @@ class Checksums:
 
     def _crcs_of(self, blocks: Int64s, source: Bytes, position: Int64s) -> Crcs:
         sizes = np.minimum(self.block_bytes, self.file_bytes - blocks * self.block_bytes)
-        return crc32c_slices(Slices(source, position, sizes))
+        return crc32c_slices(ByteSlices(source, position, sizes))
 
     def _block(self, block: int, source: Bytes, position: int) -> Bytes:
         length = min(self.block_bytes, self.file_bytes - block * self.block_bytes)
@@ -186,7 +186,7 @@ def verify_small_files(source: Bytes, start: Int64s, stop: Int64s, *, last_buffe
         _HEADER.pack(_MAGIC, CHECKSUM_BLOCK_BYTES, table_crc, position, file_bytes)
         for table_crc, position, file_bytes in zip(
             crc32c_slices(
-                Slices(source, header_start + _HEADER_BYTES, own_sizes - _HEADER_BYTES)
+                ByteSlices(source, header_start + _HEADER_BYTES, own_sizes - _HEADER_BYTES)
             ).tolist(),
             last_buffer[:, 0].tolist(),
             sizes.tolist(),
@@ -195,7 +195,7 @@ def verify_small_files(source: Bytes, start: Int64s, stop: Int64s, *, last_buffe
     ]
     sums = np.concatenate(tables).view("<u4").astype(np.uint32)
     head_crcs = crc32c_slices(
-        Slices(source, header_start, np.full(len(header_start), _HEADER.size, np.int64))
+        ByteSlices(source, header_start, np.full(len(header_start), _HEADER.size, np.int64))
     )
     headers_match = (
         heads[:, : _HEADER.size].tobytes() == b"".join(expected)
@@ -211,7 +211,7 @@ def verify_small_files(source: Bytes, start: Int64s, stop: Int64s, *, last_buffe
     first = np.arange(len(file)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     position = start[file] + first * CHECKSUM_BLOCK_BYTES
     size = np.minimum(CHECKSUM_BLOCK_BYTES, stop[file] - position)
-    return bool((crc32c_slices(Slices(source, position, size)) == sums).all())
+    return bool((crc32c_slices(ByteSlices(source, position, size)) == sums).all())
 
 
 class ChecksumBuilder:
@@ -276,7 +276,7 @@ class VerifiedBytes:
         """Whether the file is memory-mapped; computed lazily because most takes do not need it."""
         return self._fetch(NO_RANGES).source.nbytes == self._checksums.file_bytes
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         """Return the bytes of ranges, or raise `CorruptDataError` if a block is damaged."""
         if self._is_mapped:
             slices = self._fetch(ranges)
@@ -295,7 +295,7 @@ class VerifiedBytes:
         blocks = np.array([checksums.block_bytes, checksums.position, checksums.size], np.int64)
         return MappedFile(source, prefetched, blocks, checksums.crcs, self._verified)
 
-    def _verify_mapped(self, slices: Slices) -> None:
+    def _verify_mapped(self, slices: ByteSlices) -> None:
         checksums = self._checksums
         checksum_range = (checksums.position, checksums.size)
         wrong = crc32c_verify(
@@ -311,21 +311,21 @@ class VerifiedBytes:
         blocks = np.arange(first, len(self._verified), dtype=np.int64)
         self._check(blocks[self._verified[blocks] == 0], tail, -start)
         if start < first * self._checksums.block_bytes:
-            self.read_ranges(Ranges.of((start, 1)))
+            self.read_ranges(ByteRanges.of((start, 1)))
 
-    def _read_whole_blocks(self, ranges: Ranges, owner: Int64s, blocks: Int64s) -> Slices:
+    def _read_whole_blocks(self, ranges: ByteRanges, owner: Int64s, blocks: Int64s) -> ByteSlices:
         size = self._checksums.block_bytes
         start = ranges.position.copy()
         stop = ranges.position + ranges.size
         start[owner] = start[owner] // size * size
         stop[owner] = np.minimum(-(-stop[owner] // size) * size, self._checksums.file_bytes)
-        wide = self._fetch(Ranges(start, stop - start))
+        wide = self._fetch(ByteRanges(start, stop - start))
         distinct, first = np.unique(blocks, return_index=True)
         owner = owner[first]
         self._check(distinct, wide.source, wide.position[owner] - start[owner])
-        return Slices(wide.source, wide.position + (ranges.position - start), ranges.size)
+        return ByteSlices(wide.source, wide.position + (ranges.position - start), ranges.size)
 
-    def _blocks_of(self, ranges: Ranges) -> tuple[Int64s, Int64s]:
+    def _blocks_of(self, ranges: ByteRanges) -> tuple[Int64s, Int64s]:
         """Return the blocks of each range, and the range index of each block."""
         size, file_bytes = self._checksums.block_bytes, self._checksums.file_bytes
         # Stored ranges may be corrupt; `fetch` raises for ranges outside of the file.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from lancelet.buffers import Bytes, Fetch, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Fetch
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import BytesLike, ObjectReader, ObjectWriter, as_memoryview, check_ranges
 
@@ -80,16 +80,16 @@ class RangeReader(ObjectReader):
         """The size of the range in bytes."""
         return self._size
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         """Return the bytes of ranges; positions are relative to the start of this range."""
         check_ranges(ranges, path=self._path, size=self._size)
         self.reads += IoCounts(len(ranges), int(ranges.size.sum()))
-        return self._fetch(Ranges(ranges.position + self._position, ranges.size))
+        return self._fetch(ByteRanges(ranges.position + self._position, ranges.size))
 
     def read_tail(self, size: int) -> Bytes:
         """Return the last `size` bytes, or all bytes if there are fewer."""
         size = min(size, self._size)
-        return self.read_ranges(Ranges.of((self._size - size, size))).slice_bytes(0)
+        return self.read_ranges(ByteRanges.of((self._size - size, size))).slice_bytes(0)
 
     def close(self) -> None:
         """Do nothing; the outer object remains open."""

@@ -1,7 +1,7 @@
 """Reading rows in parallel tasks, independent of the file version.
 
     fields, rows  --plan_read-->  splits x groups of fields
-    each task     --FieldReader.read of all fields, run together-->  Ranges  --store-->  Slices
+    each task     --FieldReader.read of all fields-->  ByteRanges  --store-->  ByteSlices
     results       --in order-->   arrays or batches
 
 The requests of all decoders of a task are combined, so a read of many columns needs as many round
@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import (
+    ByteRanges,
+    ByteSlices,
     Fetch,
     Int64s,
-    Ranges,
     ReadCoroutine,
-    Slices,
     read_together,
     run_together,
 )
@@ -136,7 +136,7 @@ class RowReader(ABC):
             return arrays
         return [_joined(chunks) for chunks in self._read_chunks(fields, rows)]
 
-    def read_value_slices(self, field: Field, rows: Int64s) -> Slices | None:
+    def read_value_slices(self, field: Field, rows: Int64s) -> ByteSlices | None:
         """Return the stored values of ascending rows without copying them.
 
         Returns None if the encoding is not the Arrow layout, or if the file is not in memory.
@@ -148,7 +148,7 @@ class RowReader(ABC):
             ranges = opened.reader.value_ranges(rows)
             return None if ranges is None else self._fetch_copied(ranges)
 
-    def _fetch_copied(self, ranges: Ranges) -> Slices:
+    def _fetch_copied(self, ranges: ByteRanges) -> ByteSlices:
         """Read bytes that outlive the check for truncation; mapped bytes are copied."""
         slices = self._fetch(ranges)
         return slices if self._mapped is None else self._mapped.copied(slices)

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.file.api import (
     LanceFileReader,
     NamespaceClient,
@@ -234,7 +234,7 @@ class LanceFileSession:
             session.read_range("new.lance", 0, 16)
             ```
         """
-        ranges = Ranges.of((_position("offset", offset), _position("length", length)))
+        ranges = ByteRanges.of((_position("offset", offset), _position("length", length)))
         with self._store.open_reader(text("path", path)) as reader:
             return reader.read_ranges(ranges).slice_bytes(0).tobytes()
 
@@ -305,7 +305,7 @@ class LanceFileSession:
         with self._store.open_reader(remote_path) as source, Path(local_path).open("wb") as target:
             for start in range(0, source.size, _COPY_BYTES):
                 size = min(_COPY_BYTES, source.size - start)
-                target.write(source.read_ranges(Ranges.of((start, size))).slice_bytes(0).data)
+                target.write(source.read_ranges(ByteRanges.of((start, size))).slice_bytes(0).data)
 
 
 def _folder(path: str | None) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
 from lancelet.file.checksums import CHECKSUM_MARKER, verify_small_files
@@ -144,9 +144,9 @@ class SmallFiles(RowReader):
     def _page_starts(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - interface
         return None
 
-    def _slices(self, ranges: Ranges) -> Slices:
+    def _slices(self, ranges: ByteRanges) -> ByteSlices:
         check_ranges(ranges, path=self.path, size=self._source.nbytes)
-        return Slices(self._source, ranges.position, ranges.size)
+        return ByteSlices(self._source, ranges.position, ranges.size)
 
     def _joined_columns(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
         generation = generation_of(self.version)

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, run
+from lancelet.buffers import ByteRanges, Int64s, run
 from lancelet.encodings.base import FileVersion, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import PageStatistics, ZoneStatistics
@@ -233,7 +233,9 @@ def open_zones(outer: FileReader) -> ZoneReader | None:
     candidate_ranges = [
         (position, size) for position, size in candidate_ranges if size >= HEADER_BYTES
     ]
-    heads = outer.fetch(Ranges.of(*((position, len(MAGIC)) for position, _ in candidate_ranges)))
+    heads = outer.fetch(
+        ByteRanges.of(*((position, len(MAGIC)) for position, _ in candidate_ranges))
+    )
     for index, (position, size) in enumerate(candidate_ranges):
         if heads.slice_bytes(index).tobytes() == MAGIC:
             return _open(outer, position, size, heads=len(candidate_ranges))

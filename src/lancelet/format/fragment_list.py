@@ -20,7 +20,7 @@ from typing import Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
 from lancelet.format.fragment import Fragment
 from lancelet.format.protos import table_pb
@@ -334,7 +334,7 @@ def _to_contiguous(
 
 def _scan(wire: Bytes, position: Int64s, size: Int64s) -> FragmentList:
     """Read the columns of contiguous entries."""
-    values, present = read_varints(Slices(wire, position, size), _PATHS)
+    values, present = read_varints(ByteSlices(wire, position, size), _PATHS)
     ids, physical_rows, _, num_deleted_rows = values[:4]
     # Tables written before row counts were recorded store 0, even with deletions.
     invalid = (ids > _FRAGMENT_ID_MAX) | (physical_rows > _ROWS_MAX)

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices, run
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, ReadCoroutine, run
 from lancelet.errors import CorruptDataError
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest import (
@@ -68,8 +68,8 @@ def read_manifest(file_bytes: int) -> ReadCoroutine[StoredManifest]:
 def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
     """Parse the outline and the index section of a manifest file in memory."""
 
-    def fetch(requested: Ranges) -> Slices:
-        return Slices(data, requested.position, requested.size)
+    def fetch(requested: ByteRanges) -> ByteSlices:
+        return ByteSlices(data, requested.position, requested.size)
 
     message, position = run(_read_message(len(data)), fetch)
     outline, positions = parse_outline(message)
@@ -81,12 +81,12 @@ def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
 def _read_message(file_bytes: int) -> ReadCoroutine[tuple[Bytes, int]]:
     """Read the serialized manifest of a file, and return its position."""
     tail_bytes = min(file_bytes, TAIL_BYTES)
-    slices = yield Ranges.of((file_bytes - tail_bytes, tail_bytes))
+    slices = yield ByteRanges.of((file_bytes - tail_bytes, tail_bytes))
     tail = slices.slice_bytes(0)
     position = _parse_footer(tail, file_bytes)
     message_bytes = file_bytes - _FOOTER.size - position
     if message_bytes > tail_bytes - _FOOTER.size:
-        slices = yield Ranges.of((position, message_bytes))
+        slices = yield ByteRanges.of((position, message_bytes))
         section = slices.slice_bytes(0)
     else:
         section = tail[len(tail) - _FOOTER.size - message_bytes : len(tail) - _FOOTER.size]
@@ -141,7 +141,9 @@ def read_auxiliary_data(stored: StoredManifest) -> ReadCoroutine[dict[str, bytes
 
 def parse_manifest_file(data: Bytes) -> StoredManifest:
     """Parse a manifest file in memory."""
-    return run(read_manifest(len(data)), lambda ranges: Slices(data, ranges.position, ranges.size))
+    return run(
+        read_manifest(len(data)), lambda ranges: ByteSlices(data, ranges.position, ranges.size)
+    )
 
 
 def render_manifest_file(
@@ -230,7 +232,7 @@ def _read_section(
         return None
     section_starts = (positions.index, positions.transaction, end)
     stop = min(start for start in section_starts if start is not None and start > position)
-    slices = yield Ranges.of((position, stop - position))
+    slices = yield ByteRanges.of((position, stop - position))
     section = slices.slice_bytes(0)
     size = int.from_bytes(section[: _SIZE.size].data, "little")
     if size > len(section) - _SIZE.size or (

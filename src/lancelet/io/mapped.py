@@ -5,7 +5,7 @@ callers that retain bytes get a copy (`read_ranges`).
 
     a.lance   ....AAAA......BB....
     map       the file; positions 4 and 14 are accessed
-    Slices    source = "AAAABB", position [0, 4], size [4, 2]
+    ByteSlices    source = "AAAABB", position [0, 4], size [4, 2]
 
 The file descriptor is closed after mapping (`kernels.map_file`): a process is often limited to
 1,024 open files, but a table may have a hundred thousand.
@@ -40,7 +40,7 @@ from typing import Final
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.io.ranged import RangedReader
 from lancelet.io.store import MappedObject, ObjectReader, Store, check_ranges, not_found
@@ -109,12 +109,12 @@ class MappedReader(ObjectReader):
         """Identity and last change of the file; None if it changed too recently."""
         return self._identity
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         """Return a copy of byte ranges."""
         mapped = self.mapped()
         if mapped is None:
             check_ranges(ranges, path=self._path, size=self._size)
-            return Slices(self._source, ranges.position, ranges.size)
+            return ByteSlices(self._source, ranges.position, ranges.size)
         return mapped.fetch_copy(ranges)
 
     def read_tail(self, size: int) -> Bytes:

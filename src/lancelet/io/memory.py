@@ -16,7 +16,7 @@ from datetime import datetime
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices
 from lancelet.errors import InvalidInputError
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import (
@@ -208,9 +208,9 @@ class _MemoryReader(ObjectReader):
     def size(self) -> int:
         return self._source.nbytes
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         check_ranges(ranges, path=self._path, size=self.size)
-        return Slices(self._source, ranges.position, ranges.size)
+        return ByteSlices(self._source, ranges.position, ranges.size)
 
     def read_tail(self, size: int) -> Bytes:
         return self._source[max(0, self.size - size) :]

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, Slices
+from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.io.pool import run_requests
 from lancelet.io.store import ObjectReader, Store, check_path, check_ranges
@@ -59,7 +59,7 @@ class RangedReader(ObjectReader):
     def get(self, position: int, size: int) -> object:
         """Return a buffer with the bytes of a range, shorter if the object ends within it."""
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         """Fetch ranges into one buffer, concurrently and with coalesced requests."""
         check_ranges(ranges, path=self._path, size=self.size)
         plan = plan_fetch(ranges)
@@ -67,14 +67,14 @@ class RangedReader(ObjectReader):
         requests = list(zip(*(column.tolist() for column in columns), strict=True))
         if len(requests) == 1:
             position, size, _ = requests[0]
-            return Slices(self._fetch(position, size), plan.slice_position, ranges.size)
+            return ByteSlices(self._fetch(position, size), plan.slice_position, ranges.size)
         buffer = np.empty(plan.buffer_bytes, np.uint8)
 
         def fill(position: int, size: int, target: int) -> None:
             buffer[target : target + size] = self._fetch(position, size)
 
         run_requests([partial(fill, *request) for request in requests])
-        return Slices(buffer, plan.slice_position, ranges.size)
+        return ByteSlices(buffer, plan.slice_position, ranges.size)
 
     def read_tail(self, size: int) -> Bytes:
         """Fetch the last `size` bytes."""
@@ -101,18 +101,18 @@ class RangedReader(ObjectReader):
 class FetchPlan:
     """Requests, their offsets in one buffer, and the offset of each range in the buffer."""
 
-    requests: Ranges
+    requests: ByteRanges
     target: Int64s
     buffer_bytes: int
     slice_position: Int64s
 
 
 def plan_fetch(
-    ranges: Ranges, *, gap_bytes: int = GAP_BYTES, request_bytes: int = REQUEST_BYTES
+    ranges: ByteRanges, *, gap_bytes: int = GAP_BYTES, request_bytes: int = REQUEST_BYTES
 ) -> FetchPlan:
     """Merge ranges with gaps of at most `gap_bytes`, and split those over `request_bytes`.
 
-    >>> plan = plan_fetch(Ranges.of((12, 8), (90, 5), (0, 10)), gap_bytes=4, request_bytes=16)
+    >>> plan = plan_fetch(ByteRanges.of((12, 8), (90, 5), (0, 10)), gap_bytes=4, request_bytes=16)
     >>> plan.requests.position.tolist(), plan.requests.size.tolist(), plan.target.tolist()
     ([0, 16, 90], [16, 4, 5], [0, 16, 20])
     >>> plan.slice_position.tolist()
@@ -135,11 +135,11 @@ def plan_fetch(
     block_target = np.cumsum(block_size) - block_size
     block = np.cumsum(is_first) - 1
     slice_position[index] = block_target[block] + start - block_start[block]
-    requests, target = _split(Ranges(block_start, block_size), block_target, request_bytes)
+    requests, target = _split(ByteRanges(block_start, block_size), block_target, request_bytes)
     return FetchPlan(requests, target, int(block_size.sum()), slice_position)
 
 
-def _split(blocks: Ranges, target: Int64s, request_bytes: int) -> tuple[Ranges, Int64s]:
+def _split(blocks: ByteRanges, target: Int64s, request_bytes: int) -> tuple[ByteRanges, Int64s]:
     """Split blocks into requests of at most `request_bytes`."""
     num_requests = -(-blocks.size // request_bytes)
     if len(num_requests) == int(num_requests.sum()):
@@ -150,4 +150,4 @@ def _split(blocks: Ranges, target: Int64s, request_bytes: int) -> tuple[Ranges, 
         np.arange(len(block)) - (np.cumsum(num_requests) - num_requests)[block]
     ) * request_bytes
     size = np.minimum(blocks.size[block] - skipped, request_bytes)
-    return Ranges(blocks.position[block] + skipped, size), target[block] + skipped
+    return ByteRanges(blocks.position[block] + skipped, size), target[block] + skipped

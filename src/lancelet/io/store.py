@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices
 from lancelet.errors import (
     AlreadyExistsError,
     CorruptDataError,
@@ -82,10 +82,10 @@ class MappedObject:
     release_pages: Callable[[], None]
     count: Callable[[int, int], None] | None = None
 
-    def fetch(self, ranges: Ranges) -> Slices:
+    def fetch(self, ranges: ByteRanges) -> ByteSlices:
         """Return slices of the map and prefetch their pages."""
         slices, num_bytes = (
-            Slices(self.source, ranges.position, ranges.size),
+            ByteSlices(self.source, ranges.position, ranges.size),
             int(ranges.size.sum()),
         )
         if num_bytes < _BACKGROUND_FROM_BYTES:
@@ -102,13 +102,13 @@ class MappedObject:
             self.count(len(ranges), num_bytes)
         return slices
 
-    def fetch_copy(self, ranges: Ranges) -> Slices:
+    def fetch_copy(self, ranges: ByteRanges) -> ByteSlices:
         """Return a copy of byte ranges, or raise if the object was truncated."""
         return self.copied(self.fetch(ranges))
 
-    def copied(self, slices: Slices) -> Slices:
+    def copied(self, slices: ByteSlices) -> ByteSlices:
         """Return a copy of slices of the map, or raise if the object was truncated."""
-        copy = Slices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
+        copy = ByteSlices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
         self.check_intact()
         return copy
 
@@ -129,7 +129,7 @@ class ObjectReader(Protocol):
         """A value that is unique to this object and its content, or None if unavailable."""
         return None
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         """Return the bytes of `ranges`, in their order.
 
         Raises `CorruptDataError` if a range is outside of the object, because positions originate
@@ -365,11 +365,11 @@ def check_folder(folder: str) -> str:
     return check_path(folder) if folder else folder
 
 
-def check_ranges(ranges: Ranges, *, path: str, size: int) -> None:
+def check_ranges(ranges: ByteRanges, *, path: str, size: int) -> None:
     """Raise `CorruptDataError` if a range is outside of an object of `size` bytes.
 
-    >>> check_ranges(Ranges.of((0, 4), (4, 0)), path="a", size=4)
-    >>> check_ranges(Ranges.of((0, 4), (3, 2)), path="a", size=4)
+    >>> check_ranges(ByteRanges.of((0, 4), (4, 0)), path="a", size=4)
+    >>> check_ranges(ByteRanges.of((0, 4), (3, 2)), path="a", size=4)
     Traceback (most recent call last):
     lancelet.errors.CorruptDataError: ... (path='a', position=3, size=2, file_bytes=4)
     """

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices
 from lancelet.io.store import (
     BytesLike,
     Listing,
@@ -225,7 +225,7 @@ class _WrappedReader(ObjectReader):
     def identity(self) -> Hashable | None:
         return self._inner.identity
 
-    def read_ranges(self, ranges: Ranges) -> Slices:
+    def read_ranges(self, ranges: ByteRanges) -> ByteSlices:
         request = Request("read_ranges", self.path, reads=len(ranges))
         return self._interceptor.request(request, lambda: self._inner.read_ranges(ranges))
 
@@ -295,11 +295,11 @@ def _both(
 def result_bytes(answer: Any) -> int:
     """Return the number of bytes in the result of a request.
 
-    >>> result_bytes(Slices.whole(np.zeros(5, np.uint8))), result_bytes(b"abc"), result_bytes(None)
-    (5, 3, 0)
+    >>> result_bytes(ByteSlices.whole(np.zeros(5, np.uint8))), result_bytes(b"abc")
+    (5, 3)
     """
     match answer:
-        case Slices():
+        case ByteSlices():
             return int(answer.size.sum())
         case bytes():
             return len(answer)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.faults import Fault, corrupt
 
@@ -59,7 +59,7 @@ def as_int64s(array: npt.ArrayLike) -> Int64s:
     return np.require(array, np.int64, ["C", "A"])
 
 
-def slice_arrays(slices: Slices, *per_slice: Int64s) -> tuple[Bytes, Int64s, Int64s]:
+def slice_arrays(slices: ByteSlices, *per_slice: Int64s) -> tuple[Bytes, Int64s, Int64s]:
     """Return source, positions and sizes for a native kernel; raise if lengths differ."""
     for array in (slices.size, *per_slice):
         if len(array) != len(slices):
@@ -69,7 +69,7 @@ def slice_arrays(slices: Slices, *per_slice: Int64s) -> tuple[Bytes, Int64s, Int
     return slices.source, as_int64s(slices.position), as_int64s(slices.size)
 
 
-def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -> None:
+def check_slices(slices: ByteSlices, counts: Int64s | None = None, *, kernel: str) -> None:
     """Raise unless slices are within their source, with one count each."""
     if counts is not None and len(counts) != len(slices):
         raise InvalidInputError(
@@ -82,7 +82,7 @@ def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -
         raise corrupt(Fault.OUT_OF_SOURCE, kernel=kernel, index=int(bad.argmax()))
 
 
-def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
+def check_layout(slices: ByteSlices, out_position: Int64s, out_bytes: int) -> None:
     """Raise unless output ranges are ascending, disjoint and within the output."""
     if out_bytes < 0 or len(out_position) != len(slices):
         raise InvalidInputError("every slice needs one position", bytes=out_bytes)
@@ -243,7 +243,7 @@ def check_same_levels(*per_entry: npt.NDArray[Any] | None) -> None:
 
 
 def check_run_counts(
-    lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int, *, kernel: str
+    lengths: ByteSlices, counts: Int64s, value_bytes: int, length_bytes: int, *, kernel: str
 ) -> None:
     """Raise if a chunk claims more values than its run lengths can represent."""
     check_value_bytes(value_bytes)
@@ -255,16 +255,16 @@ def check_run_counts(
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
 
 
-def check_plane_sizes(slices: Slices, counts: Int64s, value_bytes: int, *, kernel: str) -> None:
+def check_plane_sizes(slices: ByteSlices, counts: Int64s, value_bytes: int, *, kernel: str) -> None:
     """Raise unless each chunk has enough bytes for its values."""
     bad = (counts < 0) | (counts > slices.size // value_bytes)
     if bad.any():
         raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(bad.argmax()))
 
 
-def slices_of_sizes(source: Bytes, sizes: Int64s) -> Slices:
+def slices_of_sizes(source: Bytes, sizes: Int64s) -> ByteSlices:
     """Return consecutive slices of `source` with these sizes."""
-    return Slices(source, sizes.cumsum() - sizes, sizes)
+    return ByteSlices(source, sizes.cumsum() - sizes, sizes)
 
 
 LZ4_RATIO_MAX: Final = 255
@@ -272,8 +272,8 @@ LZ4_RATIO_MAX: Final = 255
 
 
 def plain_sizes(
-    slices: Slices, out_sizes: Int64s | None, most: Int64s | None, *, kernel: str
-) -> tuple[Slices, Int64s]:
+    slices: ByteSlices, out_sizes: Int64s | None, most: Int64s | None, *, kernel: str
+) -> tuple[ByteSlices, Int64s]:
     """Return LZ4 blocks without size prefixes, and their validated uncompressed sizes.
 
     Sizes must not exceed `most`, if given.
@@ -290,7 +290,7 @@ def plain_sizes(
         out_sizes = np.zeros(len(slices), np.int64)
         out_sizes[nonempty] = head.view("<u4").reshape(-1)
         skip = np.where(empty, 0, 4)
-        blocks = Slices(slices.source, slices.position + skip, slices.size - skip)
+        blocks = ByteSlices(slices.source, slices.position + skip, slices.size - skip)
     bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
     if most is not None:
         bad |= out_sizes > most

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.faults import Fault, corrupt
 
@@ -21,7 +21,9 @@ def check_offset_bytes(offset_bytes: int) -> None:
         raise InvalidInputError("offsets and lengths have 4 or 8 bytes", bytes=offset_bytes)
 
 
-def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str) -> None:
+def check_chunk_counts(
+    slices: ByteSlices, counts: Int64s, offset_bytes: int, *, kernel: str
+) -> None:
     """Raise unless each chunk has enough bytes for its offsets."""
     check_offset_bytes(offset_bytes)
     bad = counts < 0

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import as_int64s, slice_arrays
 from lancelet.values import cached_property, dataclass
 
@@ -34,7 +34,7 @@ QUANTIZED_WEIGHT_MAX: Final = 255
 WEIGHT_MAX: Final = 2.2
 
 _NO_INTS: Final = np.empty(0, np.int64)
-NO_STREAMS: Final = Slices(np.empty(0, np.uint8), _NO_INTS, _NO_INTS)
+NO_STREAMS: Final = ByteSlices(np.empty(0, np.uint8), _NO_INTS, _NO_INTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class PostingLists:
         weights_start: Start of the document weights of each list, -1 if it has none.
     """
 
-    blocks: Slices
+    blocks: ByteSlices
     last_docs: UInt32s
     block_max: Float32s
     first: Int64s
@@ -63,7 +63,7 @@ class PostingLists:
     counts: Int64s
     block_docs: int = 128
     is_varint: bool = True
-    streams: Slices = NO_STREAMS
+    streams: ByteSlices = NO_STREAMS
     doc_weights: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
     weights_start: Int64s | None = None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import Levels
 
 
 class PackedLevels(NamedTuple):
     """Levels of chunks, one slice each, bit-packed with `width` bits."""
 
-    slices: Slices
+    slices: ByteSlices
     width: int
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import zstandard
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import check_slices, slices_of_sizes
 from lancelet.kernels.faults import Fault, corrupt
@@ -38,8 +38,8 @@ _KERNEL: Final = "zstd_decompress_chunks"
 
 
 def zstd_decompress_chunks(
-    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
-) -> Slices:
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, sizes are read from the slices.
 
     Raise `CorruptDataError` if a size exceeds `most` or the maximum ratio. Empty slices decompress
@@ -50,8 +50,8 @@ def zstd_decompress_chunks(
 
 
 def zstd_frames(
-    slices: Slices, out_sizes: Int64s | None, most: Int64s | None
-) -> tuple[Slices, Int64s]:
+    slices: ByteSlices, out_sizes: Int64s | None, most: Int64s | None
+) -> tuple[ByteSlices, Int64s]:
     """Return the frames without size prefixes, and their validated uncompressed sizes."""
     check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
@@ -64,7 +64,7 @@ def zstd_frames(
     return frames, sizes
 
 
-def check_large_frames(frames: Slices, sizes: Int64s) -> None:
+def check_large_frames(frames: ByteSlices, sizes: Int64s) -> None:
     """Raise unless frames of more than one block have enough blocks for their size.
 
     The maximum ratio alone would accept far larger sizes.
@@ -100,7 +100,7 @@ def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
     return total
 
 
-def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
+def decompress_frames(frames: ByteSlices, sizes: Int64s) -> ByteSlices:
     """Decompress frames with validated sizes."""
     # The library treats size 0 as unknown, so empty results are checked one by one.
     for index in np.flatnonzero((frames.size > 0) & (sizes == 0)).tolist():
@@ -111,7 +111,7 @@ def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
         return slices_of_sizes(np.empty(0, np.uint8), sizes)
     try:
         found = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
-            _segments(Slices(frames.source, frames.position[nonempty], frames.size[nonempty])),
+            _segments(ByteSlices(frames.source, frames.position[nonempty], frames.size[nonempty])),
             decompressed_sizes=sizes[nonempty].astype("<u8").tobytes(),
         )
     except zstandard.ZstdError as error:
@@ -124,7 +124,7 @@ def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
     return slices_of_sizes(plain, sizes)
 
 
-def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
+def zstd_compress_chunks(slices: ByteSlices, *, level: int, sized: bool) -> ByteSlices:
     """Compress each slice to a frame; `sized` adds the uncompressed size as a u64 prefix."""
     check_slices(slices, kernel="zstd_compress_chunks")
     if not -100 <= level <= zstandard.MAX_COMPRESSION_LEVEL:
@@ -146,8 +146,8 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
 
 
 def zstd_encode_prefixes(
-    slices: Slices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
-) -> Slices:
+    slices: ByteSlices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
+) -> ByteSlices:
     """Compress chunks that start with fixed-width words; the frames depend on the implementation.
 
     Args:
@@ -160,7 +160,7 @@ def zstd_encode_prefixes(
     return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
-def check_prefixes(slices: Slices, prefix_bytes: Int64s, *, word_bytes: int) -> None:
+def check_prefixes(slices: ByteSlices, prefix_bytes: Int64s, *, word_bytes: int) -> None:
     """Raise unless prefixes are within their chunks and consist of whole words."""
     kernel = "zstd_encode_prefixes"
     if word_bytes not in PREFIX_WORD_BYTES:
@@ -171,12 +171,12 @@ def check_prefixes(slices: Slices, prefix_bytes: Int64s, *, word_bytes: int) -> 
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
 
 
-def _segments(slices: Slices) -> zstandard.BufferWithSegments:
+def _segments(slices: ByteSlices) -> zstandard.BufferWithSegments:
     pairs = np.stack([slices.position, slices.size], axis=1).astype("<u8")
     return zstandard.BufferWithSegments(slices.source.data, pairs.tobytes())
 
 
-def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
+def _stored_sizes(slices: ByteSlices) -> tuple[ByteSlices, Int64s]:
     """Return the frames without size prefixes, and the uncompressed size of each."""
     empty = slices.size == 0
     short = ~empty & (slices.size < 8)
@@ -191,10 +191,10 @@ def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
     skip[nonempty[bare]] = 0
     for index in nonempty[bare].tolist():
         sizes[index] = _plain_size(slices, index)
-    return Slices(slices.source, slices.position + skip, slices.size - skip), sizes
+    return ByteSlices(slices.source, slices.position + skip, slices.size - skip), sizes
 
 
-def _plain_size(frames: Slices, index: int) -> int:
+def _plain_size(frames: ByteSlices, index: int) -> int:
     """Return the stated size of a frame, or else its measured size."""
     frame = frames.slice_bytes(index).data
     try:

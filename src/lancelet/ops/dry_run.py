@@ -19,14 +19,14 @@ from typing import Protocol
 
 import numpy as np
 
-from lancelet.buffers import Ranges, Slices, run
+from lancelet.buffers import ByteRanges, ByteSlices, run
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.manifest_file import parse_manifest_file, read_transaction
 from lancelet.format.operation import Operation
 from lancelet.format.trailer import with_trailer
 from lancelet.format.transaction import Transaction
-from lancelet.io.local import LocalStore
 from lancelet.io.dry_run import DiscardingStore, OverlayStore
+from lancelet.io.local import LocalStore
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge
@@ -248,8 +248,8 @@ class _Unpublishing(CommitHandler):
         del store, path, version
         whole = np.frombuffer(data, np.uint8)
 
-        def fetch(ranges: Ranges) -> Slices:
-            return Slices(whole, ranges.position, ranges.size)
+        def fetch(ranges: ByteRanges) -> ByteSlices:
+            return ByteSlices(whole, ranges.position, ranges.size)
 
         transaction = run(read_transaction(parse_manifest_file(whole)), fetch)
         assert transaction is not None, "manifests written by lancelet contain their transaction"

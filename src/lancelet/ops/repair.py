@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import IndexNotFoundError, InvalidInputError
 from lancelet.file.memo import CachedHeads
 from lancelet.file.open import open_data_file
@@ -272,7 +272,7 @@ def _copy(source: StorePath, target: Store, path: str, *, dry_run: bool) -> int:
         if not dry_run:
             with target.open_writer(path) as writer:
                 for start in np.arange(0, size, _COPY_BYTES).tolist():
-                    part = Ranges.of((start, min(_COPY_BYTES, size - start)))
+                    part = ByteRanges.of((start, min(_COPY_BYTES, size - start)))
                     writer.write(reader.read_ranges(part).slice_bytes(0))
     return size
 

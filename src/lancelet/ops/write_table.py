@@ -124,7 +124,9 @@ def write_table(
         VersionNotFoundError: The table of `base` was deleted and created again.
     """
     EVENT_SINKS.emit(DATASET_EVENTS, event="loading", uri=location.uri)
-    EVENT_SINKS.emit(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
+    EVENT_SINKS.emit(
+        DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize()
+    )
     latest = (
         latest_snapshot(location)
         if base is None

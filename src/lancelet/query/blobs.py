@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.encodings.blob_v2 import BlobKind
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.base_paths import get_base
@@ -164,6 +164,6 @@ def _read_file(extents: Sequence[BlobExtent]) -> list[bytes]:
                     size=size,
                     file_bytes=reader.size,
                 )
-        read = reader.read_ranges(Ranges.of(*nonempty))
+        read = reader.read_ranges(ByteRanges.of(*nonempty))
         filled = iter([bytes(read.slice_bytes(number)) for number in range(len(nonempty))])
     return [next(filled) if size else b"" for _, size in byte_ranges]

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
@@ -102,7 +102,7 @@ class FragmentReader:
                     return reader.read_chunks(files[0].read, rows)
         return [pa.chunked_array([array]) for array in self.read(requested, rows)]
 
-    def read_value_slices(self, field: Field, rows: Int64s) -> Slices | None:
+    def read_value_slices(self, field: Field, rows: Int64s) -> ByteSlices | None:
         """Return the buffers of the values at ascending row offsets; see `RowReader`."""
         files = self.file_parts((field,))
         if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):

@@ -124,9 +124,7 @@ def log_schema(snapshot: Snapshot, columns: tuple[str, ...] | None) -> StructTyp
             raise FieldNotFoundError(
                 f"the log has no such column{similar_names(name, list(fields))}", column=name
             )
-    shown = [
-        stored.get(name, fields[name]).with_nullable(fields[name].nullable) for name in chosen
-    ]
+    shown = [stored.get(name, fields[name]).with_nullable(fields[name].nullable) for name in chosen]
     return spark_schema(pa.schema(shown))
 
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -256,4 +256,4 @@ def _copy(copy: _FileCopy, target: Store) -> None:
         starts = np.arange(0, reader.size, _COPY_BYTES).tolist()
         for start in starts:
             size = min(_COPY_BYTES, reader.size - start)
-            writer.write(reader.read_ranges(Ranges.of((start, size))).slice_bytes(0))
+            writer.write(reader.read_ranges(ByteRanges.of((start, size))).slice_bytes(0))

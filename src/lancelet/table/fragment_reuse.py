@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pyroaring import FrozenBitMap
 
 from lancelet import surroundings
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.format.fragment_reuse import (
     DETAILS_FILE,
     INDEX_VERSION,
@@ -181,7 +181,7 @@ def _read(snapshot: Snapshot, entry: IndexMetadata) -> tuple[ReuseVersion, ...]:
     path = f"{entry.uuid}/{content.path}"
     store, path = snapshot.location.resolve(INDICES, path, entry.base_id, snapshot.manifest.bases)
     with store.open_reader(path) as reader:
-        content_bytes = reader.read_ranges(Ranges.of((content.offset, content.size)))
+        content_bytes = reader.read_ranges(ByteRanges.of((content.offset, content.size)))
         return parse_content(content_bytes.slice_bytes(0).tobytes())
 
 

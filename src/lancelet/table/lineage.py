@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.file.open import StoredFields, open_data_file
@@ -117,7 +117,7 @@ def sequence_bytes(snapshot: Snapshot, stored: Inline | External) -> bytes:
     if isinstance(stored, Inline):
         return stored.data
     reader = snapshot.location.store.open_reader(stored.path)
-    return reader.read_ranges(Ranges.of((stored.offset, stored.size))).slice_bytes(0).tobytes()
+    return reader.read_ranges(ByteRanges.of((stored.offset, stored.size))).slice_bytes(0).tobytes()
 
 
 def _column(snapshot: Snapshot, fragment: Fragment, field_id: int) -> UInt64s:

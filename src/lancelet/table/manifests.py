@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.buffers import Ranges, Slices, run
+from lancelet.buffers import ByteRanges, ByteSlices, run
 from lancelet.errors import (
     CorruptDataError,
     ObjectNotFoundError,
@@ -313,13 +313,13 @@ def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> Store
     if reader.identity is None:
         if not is_small:
             return run(read_manifest(reader.size), reader.read_ranges)
-        whole = reader.read_ranges(Ranges.of((0, reader.size)))
+        whole = reader.read_ranges(ByteRanges.of((0, reader.size)))
         return _parse_cached(whole.slice_bytes(0).tobytes(), cache)
 
-    def fetch(ranges: Ranges) -> Slices:
+    def fetch(ranges: ByteRanges) -> ByteSlices:
         # Fragments are decoded lazily; copying avoids retaining the memory map.
         slices = reader.read_ranges(ranges)
-        return Slices.whole(slices.slice_bytes(0).copy())
+        return ByteSlices.whole(slices.slice_bytes(0).copy())
 
     def load() -> tuple[StoredManifest, int]:
         return run(read_manifest(reader.size), fetch), reader.size

@@ -252,7 +252,9 @@ class Snapshot:
 
     def with_deferred_sync(self) -> Snapshot:
         """Return the same version with a store whose writes may be unsynced until `flush`."""
-        return self.with_location(replace(self.location, store=self.location.store.with_deferred_sync()))
+        return self.with_location(
+            replace(self.location, store=self.location.store.with_deferred_sync())
+        )
 
     def with_location(self, location: TableLocation) -> Snapshot:
         """Return the same version and its cached properties with another location."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings import registry
 from lancelet.encodings.base import FileVersion, RowRange
 from lancelet.encodings.codecs.flat import flat_encoding
@@ -76,7 +76,7 @@ def frames(count, size, claimed, width):
         *((50 << 3 | 5).to_bytes(3, "little")),
     ]
     position = np.arange(count, dtype=np.int64) * size
-    return Slices(np.tile(one, count), position, np.full(count, size, np.int64))
+    return ByteSlices(np.tile(one, count), position, np.full(count, size, np.int64))
 
 
 @pytest.mark.parametrize("length", [1 << 27, (1 << 32) - 1])
@@ -89,7 +89,7 @@ def test_a_run_is_not_believed_to_be_any_number_of_values(length):
 def test_a_chunk_of_numbers_decompresses_to_no_more_than_its_numbers(scheme, claimed):
     width = 8 if scheme == ZSTD else 4
     chunk = frames(1, 200_000, claimed, width)
-    one_length = Slices.whole(np.array([1], "<u4").view(np.uint8))
+    one_length = ByteSlices.whole(np.array([1], "<u4").view(np.uint8))
     numbers = compressed(scheme, flat_encoding(64))
     for encoding, parts in ((numbers, [chunk]), (runs(values=numbers), [chunk, one_length])):
         with at_most(8 * MB), pytest.raises(CorruptDataError):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.row_ranges import RowRanges
@@ -48,7 +48,7 @@ def test_bits_are_gathered_from_the_bytes_that_hold_them(rows, data) -> None:
     source = np.frombuffer(data, np.uint8)
     spans = RowRanges.of_rows(RowIndices(rows), num_rows=64)
     ranges = spans.bit_ranges(0, 1)
-    bits = gather_bits(Slices(source, ranges.position, ranges.size), spans)
+    bits = gather_bits(ByteSlices(source, ranges.position, ranges.size), spans)
     expected = np.unpackbits(source, bitorder="little")[rows]
     found = np.unpackbits(bits, bitorder="little")[: len(rows)]
     assert found.tolist() == expected.tolist()
@@ -59,7 +59,7 @@ def test_slices_are_gathered_end_to_end(pairs) -> None:
     source = np.arange(24, dtype=np.uint8)
     position, size = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
     expected = [byte for start, count in pairs for byte in range(start, start + count)]
-    assert gather(Slices(source, position, size)).tolist() == expected
+    assert gather(ByteSlices(source, position, size)).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
 from lancelet.encodings.codecs.fsst import message_with_table
@@ -101,7 +101,7 @@ class Column:
         return StructuralReader(node, columns, open_pages, memo=memo, page_key=kind)
 
     def read(self, reader, rows):
-        return run(reader.read(rows), lambda r: Slices(self.source, r.position, r.size))
+        return run(reader.read(rows), lambda r: ByteSlices(self.source, r.position, r.size))
 
 
 COLUMNS = {name: Column(array) for name, array in arrays().items()}
@@ -192,7 +192,7 @@ def test_large_pages_of_plain_vectors_are_one_run():
 
     def fetch(ranges):
         reads.append(ranges)
-        return Slices(column.source, ranges.position, ranges.size)
+        return ByteSlices(column.source, ranges.position, ranges.size)
 
     rows = RowIndices(np.array([0, 1, 2048, 7000]))
     found = run(column.reader(joins=True).read(rows), fetch)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancelet.buffers import Ranges, Slices
+from lancelet.buffers import ByteRanges, ByteSlices
 from lancelet.encodings.base import RowRange
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
@@ -43,11 +43,11 @@ class FetchingReader:
         ]
         source = np.concatenate([np.empty(0, np.uint8), *parts])
         ends = np.cumsum(ranges.size)
-        return Slices(source, ends - ranges.size, ranges.size)
+        return ByteSlices(source, ends - ranges.size, ranges.size)
 
     def read_tail(self, size):
         size = min(size, self.size)
-        return self.read_ranges(Ranges.of((self.size - size, size))).slice_bytes(0)
+        return self.read_ranges(ByteRanges.of((self.size - size, size))).slice_bytes(0)
 
     def close(self):
         pass

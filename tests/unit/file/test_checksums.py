@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Ranges, Slices
+from lancelet.buffers import ByteRanges, ByteSlices
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError, LanceletError
 from lancelet.file.checksums import (
@@ -149,18 +149,18 @@ def test_a_buffer_that_is_too_short_is_somebody_elses(size):
 )
 def test_verified_ranges_are_the_ranges(size, wanted, is_mapped, seed):
     data = np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
-    ranges = Ranges.of(
+    ranges = ByteRanges.of(
         *((start % size, min(count, size - start % size)) for start, count in wanted)
     )
     asked = []
 
     def fetch(ranges):
         if is_mapped:
-            return Slices(data, ranges.position, ranges.size)
+            return ByteSlices(data, ranges.position, ranges.size)
         asked.extend(zip(ranges.position.tolist(), ranges.size.tolist(), strict=True))
         parts = [data[p : p + s] for p, s in zip(ranges.position, ranges.size, strict=True)]
         ends = np.cumsum(ranges.size)
-        return Slices(np.concatenate([data[:0], *parts]), ends - ranges.size, ranges.size)
+        return ByteSlices(np.concatenate([data[:0], *parts]), ends - ranges.size, ranges.size)
 
     verified = VerifiedBytes(fetch, checksums_of(data), Verify.FULL)
     for _ in range(2):
@@ -182,16 +182,16 @@ def test_a_read_verifies_the_blocks_it_touches_and_no_others(is_remote):
 
     def fetch(ranges):
         if not is_remote:
-            return Slices(damaged, ranges.position, ranges.size)
+            return ByteSlices(damaged, ranges.position, ranges.size)
         parts = [damaged[p : p + s] for p, s in zip(ranges.position, ranges.size, strict=True)]
         ends = np.cumsum(ranges.size)
-        return Slices(np.concatenate([data[:0], *parts]), ends - ranges.size, ranges.size)
+        return ByteSlices(np.concatenate([data[:0], *parts]), ends - ranges.size, ranges.size)
 
     verified = VerifiedBytes(fetch, checksums, Verify.FULL)
-    verified.read_ranges(Ranges.of((0, 3 * BLOCK), (4 * BLOCK, 4 * BLOCK)))
+    verified.read_ranges(ByteRanges.of((0, 3 * BLOCK), (4 * BLOCK, 4 * BLOCK)))
     for _ in range(2):
         with pytest.raises(CorruptDataError, match="checksum") as caught:
-            verified.read_ranges(Ranges.of((0, 10), (4 * BLOCK - 1, 1)))
+            verified.read_ranges(ByteRanges.of((0, 10), (4 * BLOCK - 1, 1)))
         assert caught.value.facts["position"] == 3 * BLOCK
         assert caught.value.facts["size"] == BLOCK
 
@@ -202,11 +202,11 @@ def test_ranges_outside_of_the_file_are_left_to_the_store_to_refuse():
     def fetch(ranges):
         if (ranges.position + ranges.size > BLOCK).any():
             raise CorruptDataError("outside")
-        return Slices(data, ranges.position, ranges.size)
+        return ByteSlices(data, ranges.position, ranges.size)
 
     verified = VerifiedBytes(fetch, checksums_of(data), Verify.FULL)
     with pytest.raises(CorruptDataError, match="outside"):
-        verified.read_ranges(Ranges.of((BLOCK, 5)))
+        verified.read_ranges(ByteRanges.of((BLOCK, 5)))
 
 
 @pytest.mark.parametrize("version", [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2])

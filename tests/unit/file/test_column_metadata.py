@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.errors import CorruptDataError
 from lancelet.file.v2.column_metadata import (
     PLAIN_COLUMN_ENCODING,
@@ -80,7 +80,7 @@ def test_columns_read_back_without_a_request(written):
 def test_random_bytes_decode_or_are_refused(data):
     try:
         column = decode(
-            data, lambda ranges: Slices(np.zeros(0, np.uint8), ranges.position, ranges.size)
+            data, lambda ranges: ByteSlices(np.zeros(0, np.uint8), ranges.position, ranges.size)
         )
     except CorruptDataError:
         return
@@ -123,7 +123,7 @@ def test_encodings_stored_elsewhere_are_read_in_one_round():
 
     def fetch(ranges):
         asked.append(ranges)
-        return Slices(np.frombuffer(b"..abc..", np.uint8), ranges.position, ranges.size)
+        return ByteSlices(np.frombuffer(b"..abc..", np.uint8), ranges.position, ranges.size)
 
     column = decode(message.SerializeToString(), fetch)
     assert len(asked) == 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.file.v2.footer import (
     ALIGNMENT,
@@ -97,7 +97,7 @@ def test_both_numbers_of_2_0_are_accepted():
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20))
 def test_a_table_reads_back(pairs):
-    ranges = Ranges.of(*pairs)
+    ranges = ByteRanges.of(*pairs)
     data = np.frombuffer(table_bytes(ranges.position, ranges.size), np.uint8)
     found = parse_table(data, limit=2000, content="thing")
     assert found.position.tolist() == ranges.position.tolist()

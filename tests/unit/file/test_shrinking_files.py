@@ -60,7 +60,7 @@ LIFETIME = """
 import faulthandler, os, sys
 import numpy as np
 import pyarrow as pa
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import CorruptDataError
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.io.local import LocalStore
@@ -78,7 +78,7 @@ whole, some = reader.read_all().to_table(), reader.take_rows([3, 500]).to_table(
 batches = list(reader.read_all(batch_size=100).to_batches())
 source = LocalStore(folder).open_reader("f.lance")
 middle = source.size // 2 + 5
-held, tail = source.read_ranges(Ranges.of((middle, 9000))), source.read_tail(5000)
+held, tail = source.read_ranges(ByteRanges.of((middle, 9000))), source.read_tail(5000)
 copies = held.slice_bytes(0).tobytes(), tail.tobytes()
 mapped = source.mapped()
 if handler == "after":
@@ -92,7 +92,7 @@ assert (held.slice_bytes(0).tobytes(), tail.tobytes()) == copies
 for read in (
     lambda: reader.read_all().to_table(),
     lambda: reader.take_rows([3, 999]).to_table(),
-    lambda: source.read_ranges(Ranges.of((middle - 10, 20))),
+    lambda: source.read_ranges(ByteRanges.of((middle - 10, 20))),
     lambda: source.read_tail(10),
 ):
     try:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.encodings import options
 from lancelet.encodings.base import RowRange
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
@@ -357,7 +357,7 @@ def test_blobs_go_where_their_size_puts_them(store):
             continue
         start_at, stop = place["position"], place["position"] + place["size"]
         if place["kind"] == 0:
-            found = reader.fetch(Ranges.of((start_at, place["size"]))).slice_bytes(0).tobytes()
+            found = reader.fetch(ByteRanges.of((start_at, place["size"]))).slice_bytes(0).tobytes()
             assert start_at % ALIGNMENT == 0
         else:
             bits = f"{place['blob_id']:032b}"[::-1]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.errors import CorruptDataError, LanceletError, UnsupportedError
 from lancelet.format.flags import Feature
 from lancelet.format.fragment_list import FragmentList
@@ -104,7 +104,7 @@ def test_the_file_gives_all_sections_back(manifest, indices, transaction, dictio
     data = whole(
         render_manifest_file(manifest, indices, transaction, dictionary_values=dictionaries)
     )
-    fetch = lambda wanted: Slices(data, wanted.position, wanted.size)  # noqa: E731
+    fetch = lambda wanted: ByteSlices(data, wanted.position, wanted.size)  # noqa: E731
     stored = parse_manifest_file(data)
     assert stored.manifest == manifest
     assert run(read_indices(stored), fetch) == indices
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_read_or_refused_with_an_error_of_ours(
     cut = whole(bytes(damaged[data.draw(st.integers(0, 3)) :]))
     try:
         stored = parse_manifest_file(cut)
-        fetch = lambda wanted: Slices(cut, wanted.position, wanted.size)  # noqa: E731
+        fetch = lambda wanted: ByteSlices(cut, wanted.position, wanted.size)  # noqa: E731
         run(read_indices(stored), fetch)
         run(read_transaction(stored), fetch)
         list(stored.manifest.fragments)
@@ -149,7 +149,7 @@ def test_a_manifest_takes_one_round_or_two(config_bytes):
 
     def fetch(wanted):
         rounds.append((wanted.position.tolist(), wanted.size.tolist()))
-        return Slices(data, wanted.position, wanted.size)
+        return ByteSlices(data, wanted.position, wanted.size)
 
     assert run(read_manifest(len(data)), fetch).manifest == manifest
     assert len(rounds) == 1 + (len(data) > TAIL_BYTES)

@@ -2,13 +2,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.io.ranged import plan_fetch
 
 FILE = np.random.default_rng(3).integers(0, 256, 2000, np.uint8)
 
 ranges = st.lists(st.tuples(st.integers(0, 1900), st.integers(0, 100)), max_size=30).map(
-    lambda pairs: Ranges.of(*pairs)
+    lambda pairs: ByteRanges.of(*pairs)
 )
 
 
@@ -56,6 +56,6 @@ def test_what_is_fetched_in_vain_is_at_most_the_gaps(wanted, gap):
 
 
 def test_a_request_as_large_as_the_limit_is_not_split():
-    plan = plan_fetch(Ranges.of((5, 16), (100, 17)), gap_bytes=0, request_bytes=16)
+    plan = plan_fetch(ByteRanges.of((5, 16), (100, 17)), gap_bytes=0, request_bytes=16)
     assert plan.requests.position.tolist() == [5, 100, 116]
     assert plan.requests.size.tolist() == [16, 16, 1]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import (
     AlreadyExistsError,
     CorruptDataError,
@@ -42,9 +42,9 @@ def test_a_map_is_read_in_place_and_what_is_kept_is_a_copy(store: LocalStore):
     with store.open_reader("a") as reader:
         mapped = reader.mapped()
         assert mapped is not None
-        first = mapped.fetch(Ranges.of((5, 10)))
-        second = mapped.fetch(Ranges.of((50_000, 10)))
-        kept = reader.read_ranges(Ranges.of((5, 10), (50_000, 10)))
+        first = mapped.fetch(ByteRanges.of((5, 10)))
+        second = mapped.fetch(ByteRanges.of((50_000, 10)))
+        kept = reader.read_ranges(ByteRanges.of((5, 10), (50_000, 10)))
     assert first.source is second.source is mapped.source
     assert first.source.nbytes == 100_000
     assert not first.source.flags.writeable
@@ -67,7 +67,7 @@ def test_file_that_shrinks_is_an_error_and_not_a_crash(store: LocalStore, tmp_pa
     with store.open_reader("a") as reader:
         os.truncate(tmp_path / "a", 10)
         with pytest.raises(CorruptDataError) as caught:
-            reader.read_ranges(Ranges.of((0, 4)))
+            reader.read_ranges(ByteRanges.of((0, 4)))
         assert caught.value.facts["file_bytes"] == 10
         with pytest.raises(CorruptDataError):
             reader.read_tail(4)
@@ -79,7 +79,7 @@ def test_large_cold_ranges_are_read_in_the_background(store: LocalStore, tmp_pat
     with (tmp_path / "a").open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with store.open_reader("a") as reader:
-        slices = reader.read_ranges(Ranges.of((1, len(data) - 1)))
+        slices = reader.read_ranges(ByteRanges.of((1, len(data) - 1)))
     assert (slices.slice_bytes(0) == data[1:]).all()
 
 

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import ObjectNotFoundError
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
@@ -18,7 +18,7 @@ def test_reads_and_writes_are_counted_with_their_bytes():
         writer.write(b"abc", b"de")
     assert meter.take() == IoCounts(write_iops=3, written_bytes=15)
     with store.open_reader("a") as reader:
-        reader.read_ranges(Ranges.of((0, 4), (8, 1)))
+        reader.read_ranges(ByteRanges.of((0, 4), (8, 1)))
         reader.read_tail(3)
     assert store.read("b") == b"abcde"
     list(store.list())

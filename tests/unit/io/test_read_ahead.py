@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet import kernels
-from lancelet.buffers import Ranges, Slices
+from lancelet.buffers import ByteRanges, ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import reference
 
@@ -24,8 +24,8 @@ def nothing_known(source: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("read_ahead", BACKENDS)
 @given(st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 10_000)), max_size=100))
 def test_slices_in_memory_are_not_asked_for(read_ahead, pairs):
-    ranges = Ranges.of(*pairs)
-    assert read_ahead(Slices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE)) == 0
+    ranges = ByteRanges.of(*pairs)
+    assert read_ahead(ByteSlices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE)) == 0
 
 
 @pytest.mark.parametrize("read_ahead", BACKENDS)
@@ -33,9 +33,9 @@ def test_slices_in_memory_are_not_asked_for(read_ahead, pairs):
     "outside", [(0, 100_001), (100_001, 0), (-1, 1), (5, -1), (2**63 - 1, 2**63 - 1)]
 )
 def test_slices_outside_are_refused(read_ahead, outside):
-    ranges = Ranges.of((0, 5), outside)
+    ranges = ByteRanges.of((0, 5), outside)
     with pytest.raises(CorruptDataError) as caught:
-        read_ahead(Slices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE))
+        read_ahead(ByteSlices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE))
     assert caught.value.facts["index"] == 1
 
 
@@ -46,8 +46,8 @@ def test_cold_slices_are_asked_for_in_steps(tmp_path: Path):
         file.truncate(64 << 20)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         source = np.frombuffer(mapped, np.uint8)
-        ranges = Ranges.of((5, 10), (20 << 20, 1 << 20), (40 << 20, 0))
-        slices = Slices(source, ranges.position, ranges.size)
+        ranges = ByteRanges.of((5, 10), (20 << 20, 1 << 20), (40 << 20, 0))
+        slices = ByteSlices(source, ranges.position, ranges.size)
         known = nothing_known(source)
         # One for the small slice, eight of 128 KiB for the other; none without the kernel.
         assert kernels.read_ahead(slices, known) == (9 if kernels.NATIVE else 0)

@@ -12,7 +12,7 @@ import numpy as np
 import obstore.exceptions
 import pytest
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
@@ -64,8 +64,8 @@ def test_near_ranges_are_one_request_and_far_ones_go_side_by_side(s3_server, buc
     data = np.random.default_rng(2).integers(0, 256, 1 << 20, np.uint8)
     store.put("a", data)
     with store.open_reader("a", len(data)) as reader:
-        near = reader.read_ranges(Ranges.of((10, 5), (5000, 5), (30, 2)))
-        far = reader.read_ranges(Ranges.of((900_000, 9), (10, 5), (0, 0), (500_000, 7)))
+        near = reader.read_ranges(ByteRanges.of((10, 5), (5000, 5), (30, 2)))
+        far = reader.read_ranges(ByteRanges.of((900_000, 9), (10, 5), (0, 0), (500_000, 7)))
     assert near.source.nbytes == 4995
     assert far.source.nbytes == 21
     assert far.slice_bytes(0).tobytes() == data[900_000:900_009].tobytes()
@@ -77,7 +77,7 @@ def test_wrong_size_is_corrupt_and_not_cut_short(s3_server, bucket):
     store.put("a", b"0123456789")
     for position in (5, 50):
         with pytest.raises(CorruptDataError) as caught:
-            store.open_reader("a", size=100).read_ranges(Ranges.of((position, 20)))
+            store.open_reader("a", size=100).read_ranges(ByteRanges.of((position, 20)))
         assert caught.value.facts["path"] == "a"
 
 
@@ -186,7 +186,7 @@ def test_other_requests_are_sent_again():
     body = Answer(206, b"45", {"content-range": "bytes 4-5/10", "etag": "e"})
     server, store = scripted([Answer(503), Answer.HANG_UP, body])
     with server:
-        slices = store.open_reader("a", 10).read_ranges(Ranges.of((4, 2)))
+        slices = store.open_reader("a", 10).read_ranges(ByteRanges.of((4, 2)))
     assert slices.slice_bytes(0).tobytes() == b"45"
     assert [request.headers["range"] for request in server.requests] == ["bytes=4-5"] * 3
 
@@ -196,7 +196,7 @@ def test_answer_that_breaks_off_is_fetched_again():
     whole = Answer(206, b"0123456789", headers)
     server, store = scripted([Answer(206, b"012", headers, claimed_bytes=10), whole])
     with server:
-        slices = store.open_reader("a", 10).read_ranges(Ranges.of((0, 10)))
+        slices = store.open_reader("a", 10).read_ranges(ByteRanges.of((0, 10)))
     assert slices.slice_bytes(0).tobytes() == b"0123456789"
 
 
@@ -430,12 +430,12 @@ FORK_AFTER_REQUESTS = """
 import multiprocessing, sys
 import numpy as np
 import obstore.exceptions
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.io import open_folder
 
 store = open_folder(sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True)))
 data = np.arange(1 << 18, dtype=np.uint32)
-far = Ranges.of((0, 4), (500_000, 4), (1_000_000, 4))
+far = ByteRanges.of((0, 4), (500_000, 4), (1_000_000, 4))
 
 
 def read_far():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import LanceletError
 from lancelet.kernels import native, reference, select
 
@@ -24,7 +24,7 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
         assert len(found) == len(expected), where
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other, where)
-    elif isinstance(expected, Slices):
+    elif isinstance(expected, ByteSlices):
         assert_same(found.position, expected.position, where)
         assert_same(found.size, expected.size, where)
         assert_same(found.source, expected.source, where)

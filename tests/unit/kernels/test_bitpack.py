@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 
 WORDS = st.sampled_from([8, 16, 32, 64])
@@ -29,7 +29,7 @@ def inline_chunks(draw):
         size.append(len(head) + len(body) + int(rng.integers(0, 3)))
         at += gap + len(head) + len(body)
     source = np.concatenate([*parts, np.zeros(2, np.uint8)])
-    slices = Slices(source, np.array(position, np.int64), np.array(size, np.int64))
+    slices = ByteSlices(source, np.array(position, np.int64), np.array(size, np.int64))
     return slices, np.array(counts, np.int64), word_bits, rng
 
 
@@ -51,7 +51,7 @@ def test_what_is_larger_than_a_cache_is_unpacked_alike(agree, word_bits, megabyt
     counts[-1] = len(values) - 1024 * (len(counts) - 1)
     if odd is not None:
         counts[odd // words.itemsize] = 1023
-    found = agree("unpack_chunks", Slices(source, position, size), counts, word_bits)
+    found = agree("unpack_chunks", ByteSlices(source, position, size), counts, word_bits)
     assert found.nbytes > megabytes << 20
     starts = np.arange(len(counts)) * 1024
     expected = [values[start : start + count] for start, count in zip(starts, counts, strict=True)]
@@ -63,7 +63,7 @@ def test_what_is_larger_than_a_cache_is_unpacked_alike(agree, word_bits, megabyt
 @given(inline_chunks())
 def test_damaged_inline_blocks_never_crash(agree, damage, case):
     slices, counts, word_bits, rng = case
-    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    damaged = ByteSlices(damage(rng, slices.source), slices.position, slices.size)
     agree("unpack_chunks", damaged, counts, word_bits)
 
 
@@ -81,14 +81,14 @@ def test_damaged_inline_blocks_never_crash(agree, damage, case):
     ],
 )
 def test_lying_slices_are_corrupt(agree, position, size, count):
-    slices = Slices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
+    slices = ByteSlices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
     assert agree("unpack_chunks", slices, np.array([count]), 32) is CorruptDataError
 
 
 def test_a_width_beyond_the_word_is_corrupt(agree):
     source = np.zeros(8192, np.uint8)
     source[0] = 33
-    slices = Slices.whole(source)
+    slices = ByteSlices.whole(source)
     assert agree("unpack_chunks", slices, np.array([1024]), 32) is CorruptDataError
 
 
@@ -110,7 +110,7 @@ def test_unpacking_undoes_inline_packing(agree, case, chunk):
     values, _, word_bits, _ = case
     data, position, size = agree("pack_chunks", values, chunk)
     counts = np.minimum(chunk, len(values) - chunk * np.arange(len(position)))
-    slices = Slices(data, position, size)
+    slices = ByteSlices(data, position, size)
     np.testing.assert_array_equal(agree("unpack_chunks", slices, counts, word_bits), values)
     agree("bit_widths", values, chunk)
     index = counts - 1
@@ -136,7 +136,7 @@ def test_lying_out_of_line_blocks_never_crash(agree, case, width, count):
 @given(inline_chunks(), st.integers(-2, 1030))
 def test_picks_from_any_block_agree(agree, damage, case, index):
     slices, _, word_bits, rng = case
-    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    damaged = ByteSlices(damage(rng, slices.source), slices.position, slices.size)
     agree("pick_packed", damaged, np.full(len(slices), index), word_bits)
 
 

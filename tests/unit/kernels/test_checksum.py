@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import native, reference, select
 
@@ -53,7 +53,7 @@ def test_blocks_have_the_checksums_of_their_bytes(agree, length, block_bytes):
 def test_slices_have_the_checksums_of_their_bytes(agree, places):
     source = some_bytes(500 + 14000)
     position, size = np.array(places, np.int64).reshape(-1, 2).T
-    sums = agree("crc32c_slices", Slices(source, position, size))
+    sums = agree("crc32c_slices", ByteSlices(source, position, size))
     assert sums.tolist() == [agree("crc32c", source[at : at + size]) for at, size in places]
 
 
@@ -61,7 +61,7 @@ def test_slices_have_the_checksums_of_their_bytes(agree, places):
     ("position", "size"), [(-1, 2), (0, 9), (9, 0), (3, -1), (1 << 62, 1 << 62)]
 )
 def test_slices_lie_in_their_source(agree, position, size):
-    slices = Slices(some_bytes(8), np.array([0, position]), np.array([1, size]))
+    slices = ByteSlices(some_bytes(8), np.array([0, position]), np.array([1, size]))
     assert agree("crc32c_slices", slices) is CorruptDataError
 
 
@@ -138,7 +138,7 @@ def test_ranges_are_verified_by_their_blocks(
     data[damaged % size] ^= 1
     places = [(at % size, min(count, size - at % size)) for at, count in places]
     position, sizes = np.array(places, np.int64).reshape(-1, 2).T
-    ranges = Slices(data, position.copy(), sizes.copy())
+    ranges = ByteSlices(data, position.copy(), sizes.copy())
     counts = not own[0] <= damaged % size < sum(own)
     wrong = damaged % size // block_bytes if counts else None
     touched = set()
@@ -152,7 +152,7 @@ def test_ranges_are_verified_by_their_blocks(
         if found is None:
             assert set(np.flatnonzero(verified)) == touched
             # What was verified is not looked at again.
-            changed = Slices(~data, ranges.position, ranges.size)
+            changed = ByteSlices(~data, ranges.position, ranges.size)
             assert codec.crc32c_verify(changed, block_bytes, own, sums, verified) is None
         marks.append(verified.tolist())
     assert all(mark == marks[0] for mark in marks)
@@ -168,13 +168,13 @@ def kernels_of(instruction_sets):
 @pytest.mark.parametrize(("at", "count"), [(-1, 2), (0, 101), (101, 0), (50, -1), (1 << 62, 1)])
 def test_only_ranges_of_the_file_are_verified(agree, at, count):
     data = some_bytes(100)
-    ranges = Slices(data, np.array([at]), np.array([count]))
+    ranges = ByteSlices(data, np.array([at]), np.array([count]))
     sums, verified = np.zeros(1, np.uint32), np.zeros(1, np.uint8)
     assert agree("crc32c_verify", ranges, 512, (0, 0), sums, verified) is CorruptDataError
 
 
 def test_every_block_of_the_file_has_a_sum(agree):
-    ranges = Slices.whole(some_bytes(100))
+    ranges = ByteSlices.whole(some_bytes(100))
     none = np.zeros(0, np.uint32)
     assert agree("crc32c_verify", ranges, 512, (0, 0), none, np.zeros(0, np.uint8)) is (
         CorruptDataError

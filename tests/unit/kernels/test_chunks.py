@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import reference
 
@@ -62,7 +62,7 @@ def test_placing_chunks_agrees(agree, word_bytes, pages, seed, is_damaged):
     )
     if is_damaged:
         num_values = num_values + rng.integers(-9, 40_000, len(pages))
-    slices = Slices(
+    slices = ByteSlices(
         words.view(np.uint8), starts * word_bytes, np.array(pages, np.int64) * word_bytes
     )
     data_position = rng.integers(0, 99, len(pages))
@@ -79,7 +79,7 @@ def test_placing_chunks_agrees(agree, word_bytes, pages, seed, is_damaged):
     ids=["odd", "half", "outside", "width"],
 )
 def test_words_cut_short_are_corrupt(agree, size, word_bytes):
-    words = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([size]))
+    words = ByteSlices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([size]))
     one = np.ones(1, np.int64)
     found = agree("locate_chunks", words, word_bytes, one, one, one * 99, count_max=4096)
     assert found is CorruptDataError
@@ -98,19 +98,19 @@ def test_splitting_chunks_agrees(agree, num_levels, num_buffers, size_bytes, chu
     rng = np.random.default_rng(seed)
     source = rng.integers(0, most, 400, dtype=np.uint8)
     source[1::2] = 0  # so that numbers are small and some chunks sound
-    slices = Slices(source, rng.integers(0, 200, chunks), rng.integers(0, 200, chunks))
+    slices = ByteSlices(source, rng.integers(0, 200, chunks), rng.integers(0, 200, chunks))
     agree("split_chunks", slices, num_levels, num_buffers, size_bytes)
 
 
 def test_the_parts_of_a_chunk_follow_each_other(agree):
     head = np.array([5, 3, 9], "<u2").view(np.uint8)
     chunk = np.concatenate([head, np.zeros(2 + 8 + 16, np.uint8)])
-    found = agree("split_chunks", Slices.whole(chunk), 2, 1, 2)
+    found = agree("split_chunks", ByteSlices.whole(chunk), 2, 1, 2)
     assert [column.tolist() for column in found] == [[5], [8], [3], [16], [9]]
-    assert agree("split_chunks", Slices.whole(chunk[:-1]), 2, 1, 2) is CorruptDataError
+    assert agree("split_chunks", ByteSlices.whole(chunk[:-1]), 2, 1, 2) is CorruptDataError
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 2), (4, 1, 2), (1, 1, 3)])
 def test_shapes_that_no_chunk_has_are_refused(shape):
     with pytest.raises(CorruptDataError):
-        reference.split_chunks(Slices.whole(np.zeros(64, np.uint8)), *shape)
+        reference.split_chunks(ByteSlices.whole(np.zeros(64, np.uint8)), *shape)

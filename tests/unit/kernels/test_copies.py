@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import native, reference, select
 
@@ -21,7 +21,7 @@ def pieces(draw):
         0, 256, 1 + int(sizes.max(initial=0)) + draw(st.integers(0, 60)), np.uint8
     )
     position = rng.integers(0, len(source) - sizes, dtype=np.int64)
-    return Slices(source, position, sizes), rng
+    return ByteSlices(source, position, sizes), rng
 
 
 @given(pieces())
@@ -67,7 +67,7 @@ def test_copies_land_where_they_should(instruction_sets, case):
     [(0, 9, 0), (0, 4, 5), (-1, 1, 0), (0, 1, -1), (0, -1, 0), (1 << 62, 1 << 62, 0), (0, 1, 8)],
 )
 def test_copies_out_of_bounds_are_refused(position, size, to, instruction_sets):
-    slices = Slices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
+    slices = ByteSlices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
     for implementation in (reference, native):
         out = np.zeros(8, np.uint8)
         with pytest.raises(CorruptDataError):
@@ -76,7 +76,7 @@ def test_copies_out_of_bounds_are_refused(position, size, to, instruction_sets):
 
 @pytest.mark.parametrize(("to", "out_bytes"), [([4, 0], 9), ([0, 3], 9), ([0, 6], 9), ([-1, 4], 9)])
 def test_layouts_out_of_order_are_refused(agree, to, out_bytes):
-    slices = Slices(np.zeros(8, np.uint8), np.array([0, 4]), np.array([4, 4]))
+    slices = ByteSlices(np.zeros(8, np.uint8), np.array([0, 4]), np.array([4, 4]))
     assert agree("scatter_slices", slices, np.array(to), out_bytes, 0) is InvalidInputError
 
 

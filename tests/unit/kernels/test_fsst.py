@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 
 # Few letters, so that symbols match; 255 and 0, which the coding treats with care.
@@ -40,7 +40,7 @@ def chunked(offsets, data, rows_per_chunk, offset_bytes):
         counts.append(len(own) - 1)
     size = np.array(sizes, np.int64)
     source = np.frombuffer(b"".join(parts), np.uint8)
-    return Slices(source, np.cumsum(size) - size, size), np.array(counts, np.int64)
+    return ByteSlices(source, np.cumsum(size) - size, size), np.array(counts, np.int64)
 
 
 @given(STRINGS, tables(), st.sampled_from([np.int32, np.int64]), st.sampled_from([32, 64]))
@@ -91,7 +91,7 @@ def test_each_chunk_may_have_a_table_of_its_own(agree, chunks, own):
     counts = np.array([len(strings) for strings, _ in chunks], np.int64)
     size = np.array([slices.source.nbytes for slices, _ in parts], np.int64)
     source = np.concatenate([np.empty(0, np.uint8), *(slices.source for slices, _ in parts)])
-    slices = Slices(source, np.cumsum(size) - size, size)
+    slices = ByteSlices(source, np.cumsum(size) - size, size)
     which = np.array([which for _, which in chunks], np.int64)
     found = agree("fsst_decode_chunks", slices, counts, 4, *whole(*own), 32, which)
     assert found[1].tobytes() == b"".join(value for strings, _ in chunks for value in strings)
@@ -119,7 +119,7 @@ def test_symbols_of_whole_tables_have_at_most_eight_bytes(agree):
 def test_damaged_codes_never_crash(agree, damage, strings, table, seed):
     rng = np.random.default_rng(seed)
     slices, counts = chunked(*agree("fsst_encode", *arrow(strings), *table), 5, 4)
-    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    damaged = ByteSlices(damage(rng, slices.source), slices.position, slices.size)
     agree("fsst_decode_chunks", damaged, counts, 4, *table, 32)
     agree("pick_fsst", damaged, counts, counts - 1, 4, *table, 32)
 

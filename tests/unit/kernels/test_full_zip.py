@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import ZipShape
 
@@ -27,7 +27,7 @@ def zipped_items(draw):
 def in_two(data, starts, rng):
     """The items as two slices, cut at any item."""
     cut = int(rng.choice(starts))
-    return Slices(data, np.array([0, cut]), np.array([cut, len(data) - cut]))
+    return ByteSlices(data, np.array([0, cut]), np.array([cut, len(data) - cut]))
 
 
 @given(zipped_items(), st.sampled_from([1, 3, 8, 300]))
@@ -73,7 +73,7 @@ def test_damaged_items_never_crash(agree, damage, case, seed):
     values = rng.integers(0, 256, int(offsets[-1]), np.uint8)
     data, starts = agree("zip_variable", rep, definition, offsets, values, shape, 4)
     whole = in_two(data, starts, rng)
-    damaged = Slices(damage(rng, data), whole.position, whole.size)
+    damaged = ByteSlices(damage(rng, data), whole.position, whole.size)
     agree("unzip_variable", damaged, shape, 4, 32)
     agree("unzip_variable", damaged, shape, 8, 64)
     agree("unzip_fixed", damaged, shape, 7)
@@ -82,12 +82,12 @@ def test_damaged_items_never_crash(agree, damage, case, seed):
 @pytest.mark.parametrize("length", [3, 1 << 31, (1 << 32) - 1])
 def test_a_length_beyond_the_slice_is_corrupt(agree, length):
     data = np.concatenate([np.array([length], "<u4").view(np.uint8), np.zeros(2, np.uint8)])
-    slices = Slices.whole(data)
+    slices = ByteSlices.whole(data)
     assert agree("unzip_variable", slices, ZipShape(0, 0), 4, 32) is CorruptDataError
 
 
 def test_half_an_item_is_corrupt(agree):
-    slices = Slices.whole(np.zeros(7, np.uint8))
+    slices = ByteSlices.whole(np.zeros(7, np.uint8))
     assert agree("unzip_fixed", slices, ZipShape(0, 1), 3) is CorruptDataError
 
 
@@ -104,5 +104,5 @@ def test_levels_must_fit_values_and_bits(agree, rep, definition):
 
 
 def test_items_without_bytes_cannot_be_counted(agree):
-    slices = Slices.whole(np.zeros(7, np.uint8))
+    slices = ByteSlices.whole(np.zeros(7, np.uint8))
     assert agree("unzip_fixed", slices, ZipShape(0, 0), 0) is InvalidInputError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import reference
 
@@ -129,7 +129,7 @@ def test_levels_of_many_chunks_unpack_as_they_were_packed(agree, counts, width):
     ]
     sizes = np.array([len(part) for part in packed], np.int64)
     source = np.concatenate([np.empty(0, np.uint8), *packed])
-    slices = Slices(source, np.cumsum(sizes) - sizes, sizes)
+    slices = ByteSlices(source, np.cumsum(sizes) - sizes, sizes)
     np.testing.assert_array_equal(agree("unpack_levels", slices, counts, width), levels)
 
 
@@ -142,7 +142,7 @@ def test_levels_of_many_chunks_unpack_as_they_were_packed(agree, counts, width):
 )
 def test_any_bytes_unpack_alike_or_are_refused_alike(agree, size, count, width, position):
     source = random_levels(size, 400, 0xFFFF).view(np.uint8)[:size]
-    slices = Slices(source, np.array([position]), np.array([size - 20]))
+    slices = ByteSlices(source, np.array([position]), np.array([size - 20]))
     agree("unpack_levels", slices, np.array([count]), width)
 
 

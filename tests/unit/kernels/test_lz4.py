@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import native, reference, select
 
@@ -22,7 +22,7 @@ CHUNKS = st.lists(TEXTS, max_size=6)
 
 def slices_of(parts):
     size = np.array([len(part) for part in parts], np.int64)
-    return Slices(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(size) - size, size)
+    return ByteSlices(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(size) - size, size)
 
 
 def parts_of(slices):
@@ -50,7 +50,7 @@ def test_our_lz4_is_everyones_lz4(instruction_sets, data):
     theirs = pa.Codec("lz4_raw")
     plain = np.frombuffer(data, np.uint8)
     for codec in lz4_codecs(instruction_sets):
-        packed = codec.lz4_compress_chunks(Slices.whole(plain), sized=False).source
+        packed = codec.lz4_compress_chunks(ByteSlices.whole(plain), sized=False).source
         assert len(packed) <= len(data) + len(data) // 255 + 16
         if data:
             size = len(data)
@@ -63,13 +63,13 @@ def test_damaged_lz4_never_crashes(agree, damage, chunks, seed, more):
     plain = slices_of(chunks)
     for sized in (True, False):
         packed = reference.lz4_compress_chunks(plain, sized=sized)
-        damaged = Slices(damage(rng, packed.source), packed.position, packed.size)
+        damaged = ByteSlices(damage(rng, packed.source), packed.position, packed.size)
         agree("lz4_decompress_chunks", damaged, None if sized else plain.size + more)
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
 def test_any_bytes_are_lz4_alike_or_refused(agree, data, size):
-    block = Slices.whole(np.frombuffer(data, np.uint8))
+    block = ByteSlices.whole(np.frombuffer(data, np.uint8))
     agree("lz4_decompress_chunks", block, np.array([size]))
     agree("lz4_decompress_chunks", block)
 
@@ -91,7 +91,7 @@ def test_any_bytes_are_lz4_alike_or_refused(agree, data, size):
     ],
 )
 def test_malformed_lz4_is_corrupt(agree, block, size):
-    slices = Slices.whole(np.frombuffer(block, np.uint8))
+    slices = ByteSlices.whole(np.frombuffer(block, np.uint8))
     assert agree("lz4_decompress_chunks", slices, np.array([size])) is CorruptDataError
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import native, reference
 from lancelet.kernels.graph import Metric
@@ -85,7 +85,7 @@ def test_vectors_are_compared_where_they_are(dtype, metric):
     width = vectors.itemsize * 70
     source = np.concatenate([np.zeros(3, np.uint8), vectors.reshape(-1).view(np.uint8)])
     rows = random.permutation(40)[:9]
-    slices = Slices(source, 3 + rows * width, np.full(9, width))
+    slices = ByteSlices(source, 3 + rows * width, np.full(9, width))
     query = vectors[0]
     own, other = (
         each.slice_distances(slices, vectors.dtype, 70, query, metric)
@@ -98,6 +98,6 @@ def test_vectors_are_compared_where_they_are(dtype, metric):
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 8), (12, 8), (0, 7), (1 << 62, 8)])
 def test_slices_that_hold_no_vector_are_refused(position, size):
-    slices = Slices(np.zeros(16, np.uint8), np.array([position]), np.array([size]))
+    slices = ByteSlices(np.zeros(16, np.uint8), np.array([position]), np.array([size]))
     with pytest.raises(CorruptDataError):
         native.slice_distances(slices, np.dtype("f4"), 2, np.zeros(2, np.float32), Metric.L2)

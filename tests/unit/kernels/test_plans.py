@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet import kernels
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings.levels import nest
 from lancelet.encodings.planned import NestedLayout, layout_of
 from lancelet.file.open import create_data_file, open_data_file
@@ -128,7 +128,7 @@ def test_nothing_but_plans_is_read(plans):
     ],
 )
 def test_columns_must_be_within_their_source_and_have_a_form(position, size, forms):
-    places = Slices(np.zeros(16, np.uint8), np.array(position), np.array(size))
+    places = ByteSlices(np.zeros(16, np.uint8), np.array(position), np.array(size))
     with pytest.raises(ValueError, match=r"column"):
         plans_of(places, np.array(forms))
 
@@ -164,7 +164,7 @@ def test_damaged_metadata_and_pages_are_declined_or_read_within_the_file():
             file[int(rng.integers(len(file)))] = rng.choice(odd)
         if rng.random() < 0.1:
             size = int(rng.integers(size))
-        one = Slices(source, np.array([start]), np.array([size]))
+        one = ByteSlices(source, np.array([start]), np.array([size]))
         own = forms[5 * which : 5 * which + 5]
         if rng.random() < 0.1:
             path = rng.choice([2, 4, 6])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.format.protos import file2_pb, table_pb
 
 UINT64 = st.integers(0, 2**64 - 1)
@@ -44,7 +44,7 @@ def test_columns_are_what_the_official_runtime_reads(agree, manifest):
     data = bytes_of(manifest.SerializeToString())
     head, position, size = agree("find_parts", data, 2)
     assert len(head) == len(manifest.fragments)
-    slices = Slices(data, position, size)
+    slices = ByteSlices(data, position, size)
     values, present = agree("read_varints", slices, PATHS)
     for index, proto in enumerate(manifest.fragments):
         body = proto.SerializeToString()
@@ -66,14 +66,14 @@ def test_damaged_messages_never_crash(agree, damage, manifest, seed):
     data = damage(rng, bytes_of(manifest.SerializeToString()))
     found = agree("find_parts", data, 2)
     if isinstance(found, tuple):
-        agree("read_varints", Slices(data, found[1], found[2]), PATHS)
-    agree("read_varints", Slices.whole(data), PATHS)
+        agree("read_varints", ByteSlices(data, found[1], found[2]), PATHS)
+    agree("read_varints", ByteSlices.whole(data), PATHS)
 
 
 @given(st.binary(max_size=40))
 def test_arbitrary_bytes_never_crash(agree, data):
     agree("find_parts", bytes_of(data), 2)
-    agree("read_varints", Slices.whole(bytes_of(data)), PATHS)
+    agree("read_varints", ByteSlices.whole(bytes_of(data)), PATHS)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_arbitrary_bytes_never_crash(agree, data):
 )
 def test_malformed_messages_are_corrupt(agree, data):
     assert isinstance(agree("find_parts", bytes_of(data), 2), type)
-    assert isinstance(agree("read_varints", Slices.whole(bytes_of(data)), PATHS), type)
+    assert isinstance(agree("read_varints", ByteSlices.whole(bytes_of(data)), PATHS), type)
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 1), (0, -1), (0, 9), (1 << 62, 1 << 62)])
 def test_slices_outside_of_the_source_are_corrupt(agree, position, size):
-    slices = Slices(bytes_of(b"\x08\x01"), np.array([position]), np.array([size]))
+    slices = ByteSlices(bytes_of(b"\x08\x01"), np.array([position]), np.array([size]))
     assert isinstance(agree("read_varints", slices, PATHS), type)
 
 
 def test_the_last_of_several_wins_and_other_wire_types_are_passed_over(agree):
     data = bytes_of(b"\x08\x01\x1a\x02\x20\x07\x08\x05\x0a\x01x\x1a\x02\x20\x09\x22\x00")
-    values, present = agree("read_varints", Slices.whole(data), PATHS)
+    values, present = agree("read_varints", ByteSlices.whole(data), PATHS)
     assert values[:, 0].tolist() == [5, 0, 9, 2, 0]
     assert present[:, 0].tolist() == [True, False, True, True, False]
 
@@ -114,7 +114,7 @@ def test_parts_of_many_messages_are_those_of_each(agree, manifests):
     bodies = [manifest.SerializeToString() for manifest in manifests]
     size = np.array([len(body) for body in bodies], np.int64)
     data, position = bytes_of(b"".join(bodies)), np.cumsum(size) - size
-    owner, part_position, part_size = agree("find_parts_in", Slices(data, position, size), 2)
+    owner, part_position, part_size = agree("find_parts_in", ByteSlices(data, position, size), 2)
     found = [
         data[at:][:length].tobytes() for at, length in zip(part_position, part_size, strict=True)
     ]
@@ -127,9 +127,9 @@ def test_parts_of_many_messages_are_those_of_each(agree, manifests):
 def test_packed_numbers_are_what_the_official_runtime_reads(agree, each):
     bodies = [file2_pb.ColumnMetadata(buffer_sizes=numbers).SerializeToString() for numbers in each]
     size = np.array([len(body) for body in bodies], np.int64)
-    whole = Slices(bytes_of(b"".join(bodies)), np.cumsum(size) - size, size)
+    whole = ByteSlices(bytes_of(b"".join(bodies)), np.cumsum(size) - size, size)
     owner, *where = agree("find_parts_in", whole, 4)
-    counts, values = agree("read_packed", Slices(whole.source, *where))
+    counts, values = agree("read_packed", ByteSlices(whole.source, *where))
     assert owner.tolist() == [index for index, numbers in enumerate(each) if numbers]
     assert counts.tolist() == [len(numbers) for numbers in each if numbers]
     assert values.tolist() == [number for numbers in each for number in numbers]
@@ -137,14 +137,14 @@ def test_packed_numbers_are_what_the_official_runtime_reads(agree, each):
 
 @given(st.binary(max_size=30))
 def test_damaged_messages_are_refused_alike(agree, data):
-    whole = Slices.whole(bytes_of(data))
+    whole = ByteSlices.whole(bytes_of(data))
     agree("find_parts_in", whole, 2)
     agree("read_packed", whole)
 
 
 def test_packed_numbers_do_not_end_in_the_middle(agree):
-    assert isinstance(agree("read_packed", Slices.whole(bytes_of(b"\x07\x80"))), type)
-    slices = Slices(bytes_of(b"\x07"), np.array([0]), np.array([1 << 62]))
+    assert isinstance(agree("read_packed", ByteSlices.whole(bytes_of(b"\x07\x80"))), type)
+    slices = ByteSlices(bytes_of(b"\x07"), np.array([0]), np.array([1 << 62]))
     assert isinstance(agree("read_packed", slices), type)
     assert isinstance(agree("find_parts_in", slices, 1), type)
 
@@ -183,7 +183,7 @@ def test_columns_are_joined_as_the_official_runtime_writes_them(agree, columns, 
     flat = np.array([place for page in places[:pages] for place in page], np.int64)
     data, ends = agree(
         "join_pages",
-        Slices(bytes_of(b"".join(heads)), np.cumsum(sizes) - sizes, sizes),
+        ByteSlices(bytes_of(b"".join(heads)), np.cumsum(sizes) - sizes, sizes),
         edges,
         np.arange(len(columns)),
         np.array([page_heads, *np.array(numbers[:pages], np.int64).reshape(-1, 2).T], np.int64),

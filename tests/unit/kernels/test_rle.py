@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 
 WIDTHS = st.sampled_from([1, 2, 3, 4, 8, 16])
@@ -27,7 +27,7 @@ def chunked_values(draw):
 
 def run_slices(values, lengths, runs, width):
     start = np.cumsum(runs) - runs
-    return Slices(values, start * width, runs * width), Slices(lengths, start, runs)
+    return ByteSlices(values, start * width, runs * width), ByteSlices(lengths, start, runs)
 
 
 @given(chunked_values())
@@ -44,7 +44,7 @@ def test_decoding_undoes_run_lengths(agree, case):
 def test_damaged_run_lengths_never_crash(agree, damage, case, length_bytes, more):
     values, width, counts, rng = case
     slices = run_slices(*agree("rle_encode_chunks", values, width, counts), width)
-    damaged = [Slices(damage(rng, part.source), part.position, part.size) for part in slices]
+    damaged = [ByteSlices(damage(rng, part.source), part.position, part.size) for part in slices]
     agree("rle_decode_chunks", *damaged, counts + more, width, length_bytes)
 
 
@@ -58,13 +58,13 @@ def test_runs_are_counted_whatever_their_length(agree, case):
 
 @pytest.mark.parametrize("lengths", [[3], [1, 1], [1, 3], [0, 0], [255, 255]])
 def test_lengths_must_add_up(agree, lengths):
-    stored = Slices.whole(np.zeros(len(lengths) * 4, np.uint8))
-    run = Slices.whole(np.array(lengths, np.uint8))
+    stored = ByteSlices.whole(np.zeros(len(lengths) * 4, np.uint8))
+    run = ByteSlices.whole(np.array(lengths, np.uint8))
     assert agree("rle_decode_chunks", stored, run, np.array([5]), 4) is CorruptDataError
 
 
 def test_a_count_beyond_all_runs_costs_no_memory(agree):
-    stored, run = Slices.whole(np.zeros(8, np.uint8)), Slices.whole(np.ones(1, np.uint8))
+    stored, run = ByteSlices.whole(np.zeros(8, np.uint8)), ByteSlices.whole(np.ones(1, np.uint8))
     assert agree("rle_decode_chunks", stored, run, np.array([1 << 60]), 8) is CorruptDataError
 
 
@@ -73,7 +73,7 @@ def test_joining_undoes_splitting(agree, case):
     values, width, counts, _ = case
     planes = agree("split_bytes_chunks", values, width, counts)
     start = np.cumsum(counts) - counts
-    slices = Slices(planes, start * width, counts * width)
+    slices = ByteSlices(planes, start * width, counts * width)
     np.testing.assert_array_equal(agree("join_bytes_chunks", slices, counts, width), values)
     if width > 1 and counts.max(initial=0) > 1:
         chunk = int(counts.argmax())
@@ -84,7 +84,7 @@ def test_joining_undoes_splitting(agree, case):
 
 @pytest.mark.parametrize("count", [2, 1 << 61, -1])
 def test_planes_beyond_the_chunk_are_corrupt(agree, count):
-    slices = Slices.whole(np.zeros(15, np.uint8))
+    slices = ByteSlices.whole(np.zeros(15, np.uint8))
     assert agree("join_bytes_chunks", slices, np.array([count]), 8) is CorruptDataError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import LevelLimits, PackedLevels
 from lancelet.kernels.reference import pack_blocks
@@ -54,7 +54,7 @@ def packed(levels, edges, width):
             parts.append(np.concatenate([head, tail.view(np.uint8)]))
     sizes = np.array([len(part) for part in parts], np.int64)
     source = np.concatenate([np.zeros(3, np.uint8), *parts])
-    return PackedLevels(Slices(source, 3 + np.cumsum(sizes) - sizes, sizes), width)
+    return PackedLevels(ByteSlices(source, 3 + np.cumsum(sizes) - sizes, sizes), width)
 
 
 def values_of(definition, edges):
@@ -165,7 +165,7 @@ def test_what_does_not_fit_together_is_corrupt(agree, changes):
 def test_slices_outside_of_the_source_are_corrupt(agree):
     sound = arguments()[1]
     for position, size in ((-1, 4), (3, 1 << 40), (1 << 62, 4), (3, 1)):
-        slices = Slices(sound.slices.source, np.array([position, 3]), np.array([size, 4]))
+        slices = ByteSlices(sound.slices.source, np.array([position, 3]), np.array([size, 4]))
         broken = arguments(repetition=PackedLevels(slices, 1))
         assert agree("take_row_levels", *broken) is CorruptDataError
 
@@ -181,7 +181,7 @@ def test_damaged_levels_agree(agree, damage, seed):
     repetition, definition, edges, num_levels, begun, _ = chunks_of(rng, [9, 1100], 1200)
     levels = packed(repetition, edges, 1)
     source = damage(rng, levels.slices.source)
-    broken = PackedLevels(Slices(source, levels.slices.position, levels.slices.size), 1)
+    broken = PackedLevels(ByteSlices(source, levels.slices.position, levels.slices.size), 1)
     rows = np.unique(rng.integers(0, int(begun[-1]), 5))
     counts = values_of(definition, edges)
     own_def = packed(definition, edges, 2)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.index.text.characters import letters_and_digits
 from lancelet.kernels import ClusterPart, Language, SegmentRules, complex_class
@@ -87,7 +87,7 @@ def pieces_of(slices):
 @given(texts=st.lists(st.text(alphabet=ALPHABET, max_size=14), max_size=5), splits=st.booleans())
 def test_segments_are_as_they_are_defined(agree, texts, splits):
     slices, counts, met = agree("find_segments", *joined(texts), MEMBERS, RULES, splits=splits)
-    assert isinstance(slices, Slices)
+    assert isinstance(slices, ByteSlices)
     assert counts.sum() == len(slices)
     assert (met > 0).sum() == len({PARTS[c][0] for text in texts for c in text if c in PARTS})
     assert list(filter(is_member, "".join(pieces_of(slices)))) == list(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import (
     PostingLists,
@@ -82,7 +82,7 @@ def corpus(seed, shares, num_docs, form):
 
 def slices(data, ends):
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    return Slices(data, starts, ends - starts)
+    return ByteSlices(data, starts, ends - starts)
 
 
 def limited(ranking, count):
@@ -116,8 +116,8 @@ def test_phrases_are_found(agree, seed, shares, num_docs, form, count, slop):
 
 def test_lists_that_lie_are_refused(agree):
     lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
-    short = Slices(lists.blocks.source, lists.blocks.position, lists.blocks.size // 2)
-    few_bytes = Slices(lists.blocks.source[:100], lists.blocks.position, lists.blocks.size)
+    short = ByteSlices(lists.blocks.source, lists.blocks.position, lists.blocks.size // 2)
+    few_bytes = ByteSlices(lists.blocks.source[:100], lists.blocks.position, lists.blocks.size)
     for wrong in (
         replace(lists, blocks=short),
         replace(lists, blocks=few_bytes),
@@ -129,7 +129,7 @@ def test_lists_that_lie_are_refused(agree):
     few = Ranking(ranking.idf, ranking.norms[:100], 10, ranking.hidden[:100])
     assert issubclass(agree("search_postings", lists, few), CorruptDataError)
     streams = lists.streams
-    cut = replace(lists, streams=Slices(streams.source, streams.position, streams.size * 0))
+    cut = replace(lists, streams=ByteSlices(streams.source, streams.position, streams.size * 0))
     places = np.array([0, 1])
     assert issubclass(agree("search_phrase", cut, ranking, places), CorruptDataError)
 
@@ -149,7 +149,7 @@ def test_damaged_bytes_never_do_more_than_raise(agree, seed, needs_all):
     lists, ranking = corpus(seed, [0.3, 0.05], 3000, (128, True))
     damaged = lists.blocks.source.copy()
     damaged[chance.integers(0, len(damaged), 5)] ^= chance.integers(1, 255, 5).astype(np.uint8)
-    wrong = replace(lists, blocks=Slices(damaged, lists.blocks.position, lists.blocks.size))
+    wrong = replace(lists, blocks=ByteSlices(damaged, lists.blocks.position, lists.blocks.size))
     for search in (
         lambda: search_postings(wrong, ranking, needs_all=needs_all),
         lambda: search_phrase(wrong, ranking, np.array([0, 1])),
@@ -170,7 +170,7 @@ def test_blocks_that_cannot_win_are_not_decoded():
         garbage[start : start + int(lists.blocks.size[block])] = 0xFF
     best = lists.block_max.copy()
     best[5:] = 0
-    blocks = Slices(garbage, lists.blocks.position, lists.blocks.size)
+    blocks = ByteSlices(garbage, lists.blocks.position, lists.blocks.size)
     spoiled = replace(lists, blocks=blocks, block_max=best)
     docs, _ = search_postings(spoiled, limited(ranking, 10))
     assert len(docs) == 10

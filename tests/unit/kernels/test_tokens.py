@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError
 from lancelet.index.text.characters import letters_and_digits, no_blanks
 from lancelet.kernels import native, reference
@@ -69,7 +69,7 @@ def test_offsets_that_leave_their_bytes_are_refused(agree):
 
 def slices_of(words):
     sizes = np.array([len(word) for word in words], np.int64)
-    return Slices(np.frombuffer(b"".join(words), np.uint8), np.cumsum(sizes) - sizes, sizes)
+    return ByteSlices(np.frombuffer(b"".join(words), np.uint8), np.cumsum(sizes) - sizes, sizes)
 
 
 def numbered(kernels, batches):
@@ -97,7 +97,7 @@ def test_a_table_grows_with_its_words(kernels):
 
 
 def test_words_outside_of_their_bytes_are_refused():
-    outside = Slices(np.zeros(3, np.uint8), np.array([0, 2]), np.array([1, 2]))
+    outside = ByteSlices(np.zeros(3, np.uint8), np.array([0, 2]), np.array([1, 2]))
     for kernels in (native, reference):
         with pytest.raises(CorruptDataError):
             kernels.assign_token_ids(outside, TokenTable())
@@ -123,7 +123,7 @@ def test_postings_are_read_as_they_were_written(agree, block_docs, is_varint, co
     scores = np.arange(len(sizes), dtype=np.float32)
     data, ends = agree("encode_postings", docs, freqs, counts, scores, **codec)
     starts = np.concatenate([[0], ends[:-1]])
-    blocks = Slices(data, starts, ends - starts)
+    blocks = ByteSlices(data, starts, ends - starts)
     found = agree("decode_postings", blocks, sizes, **codec)
     np.testing.assert_array_equal(found[0], docs)
     np.testing.assert_array_equal(found[1], freqs)
@@ -140,7 +140,7 @@ def test_damaged_postings_are_refused_or_read_alike(agree, damage, counts, seed)
             "encode_postings", docs, freqs, counts, scores, block_docs=block_docs, is_varint=True
         )
         starts = np.concatenate([[0], ends[:-1]])
-        blocks = Slices(damage(rng, data), starts, ends - starts)
+        blocks = ByteSlices(damage(rng, data), starts, ends - starts)
         agree("decode_postings", blocks, sizes, block_docs=block_docs, is_varint=True)
 
 
@@ -149,5 +149,5 @@ def test_streams_are_read_as_they_were_written(agree, counts, seed):
     _, values, counts = random_lists(counts, seed)
     data, ends = agree("encode_streams", values, counts)
     starts = np.concatenate([[0], ends[:-1]])
-    found = agree("decode_streams", Slices(data, starts, ends - starts), counts)
+    found = agree("decode_streams", ByteSlices(data, starts, ends - starts), counts)
     np.testing.assert_array_equal(found, values)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import OffsetOverflowError, _native
 
@@ -27,7 +27,7 @@ def variable_chunks(draw):
         position.append(at + gap)
         size.append(len(chunk))
         at += sum(map(len, parts[-3:]))
-    slices = Slices(
+    slices = ByteSlices(
         np.frombuffer(b"".join(parts), np.uint8),
         np.array(position, np.int64),
         np.array(size, np.int64),
@@ -52,7 +52,7 @@ def test_picked_values_are_those_of_the_chunk(agree, case, out_bits, data):
     slices, counts, offset_bytes, chunks = case
     which = np.flatnonzero(counts)
     index = [data.draw(st.integers(0, int(counts[k]) - 1)) for k in which.tolist()]
-    some = Slices(slices.source, slices.position[which], slices.size[which])
+    some = ByteSlices(slices.source, slices.position[which], slices.size[which])
     picked = agree(
         "pick_variable", some, counts[which], np.array(index, np.int64), offset_bytes, out_bits
     )
@@ -64,7 +64,7 @@ def test_picked_values_are_those_of_the_chunk(agree, case, out_bits, data):
 def test_damaged_chunks_never_crash(agree, damage, case, seed, more, offset_bytes):
     slices, counts, _, _ = case
     rng = np.random.default_rng(seed)
-    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    damaged = ByteSlices(damage(rng, slices.source), slices.position, slices.size)
     agree("concat_variable", damaged, counts + more, offset_bytes, 32)
     index = np.maximum(counts - 1, 0)
     agree("pick_variable", damaged, counts + more, index, offset_bytes, 32)
@@ -72,7 +72,7 @@ def test_damaged_chunks_never_crash(agree, damage, case, seed, more, offset_byte
 
 @pytest.mark.parametrize("count", [1, 1 << 31, 1 << 40, 1 << 61, -1])
 def test_counts_beyond_the_chunk_are_corrupt(agree, count):
-    slices = Slices.whole(np.array([8, 8], "<u4").view(np.uint8)[:7])
+    slices = ByteSlices.whole(np.array([8, 8], "<u4").view(np.uint8)[:7])
     counts = np.array([count])
     assert agree("concat_variable", slices, counts, 4, 32) is CorruptDataError
     assert agree("fsst_decode_chunks", slices, counts, 4, *no_symbols(), 32) is CorruptDataError
@@ -83,7 +83,7 @@ def test_counts_beyond_the_chunk_are_corrupt(agree, count):
 )
 def test_offsets_out_of_order_or_bounds_are_corrupt(agree, offsets):
     data = np.concatenate([np.array(offsets, "<u4").view(np.uint8), np.zeros(2, np.uint8)])
-    slices = Slices.whole(data)
+    slices = ByteSlices.whole(data)
     one = np.array([1])
     assert agree("concat_variable", slices, one, 4, 32) is CorruptDataError
     assert agree("pick_variable", slices, one, np.array([0]), 4, 64) is CorruptDataError
@@ -93,7 +93,7 @@ def test_what_32_bits_cannot_count_says_so(agree):
     # One large value, referred to many times, costs no memory before it is refused.
     source = np.zeros(8 + (1 << 24), np.uint8)
     source[:8] = np.array([8, len(source)], "<u4").view(np.uint8)
-    slices = Slices(source, np.zeros(200, np.int64), np.full(200, len(source)))
+    slices = ByteSlices(source, np.zeros(200, np.int64), np.full(200, len(source)))
     ones = np.ones(200, np.int64)
     assert agree("concat_variable", slices, ones, 4, 32) is OffsetOverflowError
     assert agree("pick_variable", slices, ones, ones - 1, 4, 32) is OffsetOverflowError

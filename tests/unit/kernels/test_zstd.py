@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet import kernels
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import _native, native, reference, select
 
@@ -23,7 +23,7 @@ CHUNKS = st.lists(TEXTS, max_size=6)
 
 def slices_of(parts):
     size = np.array([len(part) for part in parts], np.int64)
-    return Slices(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(size) - size, size)
+    return ByteSlices(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(size) - size, size)
 
 
 def parts_of(slices):
@@ -84,7 +84,7 @@ def test_damaged_frames_are_read_alike_or_refused(agree, damage, seed, level):
     start = rng.integers(max(len(part) - 3000, 1))
     plain = part[start : start + 3000]
     frame = np.frombuffer(compressor.compress(plain), np.uint8)
-    damaged = Slices.whole(damage(rng, frame))
+    damaged = ByteSlices.whole(damage(rng, frame))
     agree("zstd_decompress_chunks", damaged, np.array([len(plain)]))
 
 
@@ -92,7 +92,7 @@ def test_damaged_frames_are_read_alike_or_refused(agree, damage, seed, level):
 def test_damaged_sizes_are_read_alike_or_refused(agree, damage, chunks, seed, sized):
     packed = kernels.zstd_compress_chunks(slices_of(chunks), level=1, sized=sized)
     damaged = damage(np.random.default_rng(seed), packed.source)
-    agree("zstd_decompress_chunks", Slices(damaged, packed.position, packed.size))
+    agree("zstd_decompress_chunks", ByteSlices(damaged, packed.position, packed.size))
 
 
 @pytest.mark.parametrize("sized", [False, True])
@@ -100,7 +100,7 @@ def test_a_slice_outside_behind_a_damaged_frame_is_corrupt(agree, sized):
     packed = kernels.zstd_compress_chunks(slices_of([b"one", b"two"]), level=1, sized=sized)
     source = packed.source[:-1].copy()
     source[8 if sized else 0] ^= 1
-    damaged = Slices(source, packed.position, packed.size)
+    damaged = ByteSlices(source, packed.position, packed.size)
     sizes = None if sized else np.array([3, 3])
     assert agree("zstd_decompress_chunks", damaged, sizes) is CorruptDataError
 
@@ -108,7 +108,7 @@ def test_a_slice_outside_behind_a_damaged_frame_is_corrupt(agree, sized):
 @given(st.binary(max_size=60), st.integers(0, 300))
 def test_any_bytes_behind_the_magic_are_read_alike_or_refused(agree, data, size):
     frame = np.frombuffer(b"\x28\xb5\x2f\xfd" + data, np.uint8)
-    agree("zstd_decompress_chunks", Slices.whole(frame), np.array([size]))
+    agree("zstd_decompress_chunks", ByteSlices.whole(frame), np.array([size]))
 
 
 def test_frames_that_pages_never_hold_are_left_to_the_library(agree):
@@ -266,7 +266,7 @@ def test_damaged_frames_of_words_are_read_alike_or_refused(agree, damage, seed, 
     rng = np.random.default_rng(seed)
     plain = slices_of([word_chunks(rng, word_bytes)[rng.integers(7)]])
     packed = native.zstd_encode_prefixes(plain, plain.size, word_bytes=word_bytes, sized=False)
-    agree("zstd_decompress_chunks", Slices.whole(damage(rng, packed.source)), plain.size)
+    agree("zstd_decompress_chunks", ByteSlices.whole(damage(rng, packed.source)), plain.size)
 
 
 def test_only_words_of_some_sizes_are_coded(agree):

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -65,7 +65,7 @@ class ChunkedValues:
     """
 
     encoding: pb21.CompressiveEncoding
-    parts: tuple[Slices, ...]
+    parts: tuple[ByteSlices, ...]
     counts: Int64s
 
     @property
@@ -96,7 +96,7 @@ class EncodedBlocks:
     """Many blocks with one encoding, such as the levels of every chunk of a page."""
 
     encoding: Encoding
-    slices: Slices
+    slices: ByteSlices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +114,14 @@ class ValuePositions:
     chunk: Int64s
     index: Int64s
 
-    def of(self, slices: Slices) -> Slices:
+    def of(self, slices: ByteSlices) -> ByteSlices:
         """Return the slice of the chunk of every value.
 
         >>> positions = ValuePositions(np.array([1, 1]), np.array([0, 7]))
-        >>> positions.of(Slices(np.zeros(9, np.uint8), np.array([0, 4]), np.array([4, 5]))).size
+        >>> positions.of(ByteSlices(np.zeros(9, np.uint8), np.array([0, 4]), np.array([4, 5]))).size
         array([5, 5])
         """
-        return Slices(slices.source, slices.position[self.chunk], slices.size[self.chunk])
+        return ByteSlices(slices.source, slices.position[self.chunk], slices.size[self.chunk])
 
 
 class Codecs(Protocol):
@@ -137,8 +137,8 @@ class Codecs(Protocol):
         """Return whether a block needs a buffer; computed sequences do not."""
 
     def as_plain(
-        self, encoding: Encoding, slices: Slices, values_max: Int64s
-    ) -> tuple[Slices, int] | None:
+        self, encoding: Encoding, slices: ByteSlices, values_max: Int64s
+    ) -> tuple[ByteSlices, int] | None:
         """Return slices of plain values and their bit width, or `None` for other codecs.
 
         Slice i has at most `values_max[i]` values.
@@ -150,15 +150,21 @@ class Codecs(Protocol):
     def block_bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
         """Return the size limit of buffers in block context, or `None` if unlimited."""
 
-    def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
+    def decode_chunks(
+        self, encoding: Encoding, parts: Sequence[ByteSlices], counts: Int64s
+    ) -> Block:
         """Decode chunks of a mini-block page, as one block."""
 
     def take_chunks(
-        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
+        self,
+        encoding: Encoding,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        positions: ValuePositions,
     ) -> Block:
         """Decode selected values of chunks, as one block."""
 
-    def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
+    def decode_blocks(self, encoding: Encoding, slices: ByteSlices, counts: Int64s) -> Block:
         """Decode many buffers in block context, as one block."""
 
     def decode_values(self, encoding: Encoding, rows: FixedWidth | Variable) -> Block:
@@ -194,8 +200,8 @@ class Codec:
 
     @classmethod
     def as_plain(
-        cls, message: Any, slices: Slices, values_max: Int64s, codecs: Codecs
-    ) -> tuple[Slices, int] | None:
+        cls, message: Any, slices: ByteSlices, values_max: Int64s, codecs: Codecs
+    ) -> tuple[ByteSlices, int] | None:
         """Return slices of plain values and their bit width, or None for other codecs.
 
         Slice i has at most `values_max[i]` values.
@@ -261,7 +267,7 @@ class Codec:
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decode chunks with `num_buffers` buffers each."""
         del message, parts, counts, codecs
@@ -271,7 +277,7 @@ class Codec:
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -281,7 +287,9 @@ class Codec:
         return None
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Decode many buffers in block context."""
         del message, slices, counts, codecs
         raise _no_context(cls.wire_name, "single buffers")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, ValuePositions
 from lancelet.encodings.codecs.chunking import chunk_values, page_counts, to_slices
@@ -60,7 +60,7 @@ class ByteStreamSplit(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Reassemble the values."""
         del codecs
@@ -72,7 +72,7 @@ class ByteStreamSplit(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -86,7 +86,7 @@ class ByteStreamSplit(Codec):
         return FixedWidth(width * 8, data, len(first))
 
 
-def _validate_bits(message: Any, slices: Slices, counts: Int64s) -> int:
+def _validate_bits(message: Any, slices: ByteSlices, counts: Int64s) -> int:
     bits = int(message.values.flat.bits_per_value)
     if message.values.WhichOneof("compression") != "flat" or bits not in (32, 64):
         raise UnsupportedError(

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.codecs.base import ChunkLimits
 
 NO_BYTES: Bytes = np.empty(0, np.uint8)
@@ -65,16 +65,16 @@ def chunk_values(count: int, value_bytes: float, limits: ChunkLimits) -> int:
     return chunk
 
 
-def to_slices(sizes: Int64s, source: Bytes) -> Slices:
+def to_slices(sizes: Int64s, source: Bytes) -> ByteSlices:
     """Return consecutive slices of the given sizes from the start of `source`.
 
     >>> to_slices(np.array([2, 3]), np.zeros(5, np.uint8)).position.tolist()
     [0, 2]
     """
-    return Slices(source, sizes.cumsum() - sizes, sizes)
+    return ByteSlices(source, sizes.cumsum() - sizes, sizes)
 
 
-def join_bytes(slices: Slices) -> Bytes:
+def join_bytes(slices: ByteSlices) -> Bytes:
     """Return the concatenated bytes of all slices, as a view if contiguous.
 
     >>> slices = to_slices(np.array([2, 3]), np.arange(9, dtype=np.uint8))

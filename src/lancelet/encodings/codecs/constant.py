@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.chunking import NO_BYTES
@@ -57,10 +57,12 @@ class Constant(Codec):
             constant = pb21.Constant(value=rows[0].tobytes())
         empty = np.zeros(len(counts), np.int64)
         encoding = pb21.CompressiveEncoding(constant=constant)
-        return EncodedBlocks(encoding, Slices(NO_BYTES, empty, empty))
+        return EncodedBlocks(encoding, ByteSlices(NO_BYTES, empty, empty))
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Repeat the value."""
         del slices, codecs
         return _repeat(message, int(counts.sum()))

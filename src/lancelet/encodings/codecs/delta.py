@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.flat import Flat
@@ -59,7 +59,9 @@ class Delta(Codec):
         return EncodedBlocks(pb23.CompressiveEncoding(delta=message), deltas.slices)
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Accumulate the differences, restarting from the base in every block."""
         dtype = UNSIGNED_TYPES[validate_bits(message.uncompressed_bits_per_value, cls.wire_name)]
         inner = np.maximum(counts - 1, 0)

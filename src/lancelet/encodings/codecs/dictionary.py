@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs
 from lancelet.encodings.codecs.chunking import NO_BYTES
@@ -41,7 +41,9 @@ class Dictionary(Codec):
         return f"dictionary({message.num_dictionary_items}, {items}){{{indices}}}"
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Decode the indices and items of a buffer, and gather the items."""
         if len(slices) != 1:
             raise UnsupportedError(
@@ -53,8 +55,8 @@ class Dictionary(Codec):
             raise CorruptDataError(
                 "a dictionary is truncated", codec=cls.wire_name, bytes=len(data)
             )
-        first = Slices.whole(data[16 : 16 + head[0]])
-        rest = Slices.whole(data[16 + head[0] : 16 + sum(head)])
+        first = ByteSlices.whole(data[16 : 16 + head[0]])
+        rest = ByteSlices.whole(data[16 + head[0] : 16 + sum(head)])
         indices = to_unsigned(codecs.decode_blocks(message.indices, first, counts), cls.wire_name)
         num_items = np.array([message.num_dictionary_items], np.int64)
         items = codecs.decode_blocks(message.items, rest, num_items)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -148,7 +148,7 @@ class FixedSizeListCodec(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Concatenate the bitmaps and items of the chunks."""
         dimension = _validate_dimension(message.items_per_value, before=1)
@@ -165,7 +165,7 @@ class FixedSizeListCodec(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -181,7 +181,9 @@ class FixedSizeListCodec(Codec):
         return decode_lists(message, rows)
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Concatenate the lists of all blocks and split bitmaps and items."""
         del codecs
         levels, bits = _levels(message)

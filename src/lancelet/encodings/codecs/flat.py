@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -69,8 +69,8 @@ class Flat(Codec):
 
     @classmethod
     def as_plain(
-        cls, message: Any, slices: Slices, values_max: Int64s, codecs: Codecs
-    ) -> tuple[Slices, int] | None:
+        cls, message: Any, slices: ByteSlices, values_max: Int64s, codecs: Codecs
+    ) -> tuple[ByteSlices, int] | None:
         """Return the slices."""
         del values_max, codecs
         return slices, flat_bits(message)
@@ -127,7 +127,7 @@ class Flat(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Concatenate the chunks."""
         return cls.decode_blocks(message, parts[0], counts, codecs)
@@ -136,7 +136,7 @@ class Flat(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -156,7 +156,9 @@ class Flat(Codec):
         return FixedWidth(1, np.packbits(taken, bitorder="little"), len(start))
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Concatenate the buffers."""
         del codecs
         bits = flat_bits(message)
@@ -185,7 +187,7 @@ def align_bits(bits: Bytes, count: int, rows: int) -> Bytes:
     return np.packbits(plain, axis=1, bitorder="little").reshape(-1)
 
 
-def cut_bits(bits: Bytes, counts: Int64s) -> Slices:
+def cut_bits(bits: Bytes, counts: Int64s) -> ByteSlices:
     """Split a bitmap into byte-aligned slices."""
     sizes = (counts + 7) // 8
     if not (counts[:-1] % 8).any():
@@ -207,7 +209,7 @@ def _clear_trailing_bits(bits: Bytes, count: int) -> Bytes:
     return cleared
 
 
-def join_bits(slices: Slices, counts: Int64s) -> Bytes:
+def join_bits(slices: ByteSlices, counts: Int64s) -> Bytes:
     """Concatenate byte-aligned bitmaps with validated sizes."""
     if not (counts[:-1] % 8).any():
         return join_bytes(slices)

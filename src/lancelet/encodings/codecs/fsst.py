@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -128,7 +128,7 @@ class Fsst(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decode the codes in the same pass that concatenates plain chunks."""
         tables = _parse_tables(message, parts)
@@ -150,7 +150,7 @@ class Fsst(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -236,14 +236,14 @@ def split_tables(joined: Bytes) -> tuple[npt.NDArray[np.uint64], Bytes]:
     return joined[:stop].view(np.uint64), joined[stop:]
 
 
-def table_parts(joined: Bytes, pages: Int64s) -> Slices:
+def table_parts(joined: Bytes, pages: Int64s) -> ByteSlices:
     """Return the table part of chunks, from the page index of each chunk."""
-    return Slices(
+    return ByteSlices(
         joined, pages * _JOINED_TABLE_BYTES, np.full(len(pages), _JOINED_TABLE_BYTES, np.int64)
     )
 
 
-def _parse_tables(message: Any, parts: Sequence[Slices]) -> _Tables | None:
+def _parse_tables(message: Any, parts: Sequence[ByteSlices]) -> _Tables | None:
     """Return the tables of chunks, or `None` if strings are stored plain."""
     if len(parts) == 1:
         table = parse_table(message.symbol_table)

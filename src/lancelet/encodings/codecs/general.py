@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -83,8 +83,8 @@ class General(Codec):
 
     @classmethod
     def as_plain(
-        cls, message: Any, slices: Slices, values_max: Int64s, codecs: Codecs
-    ) -> tuple[Slices, int] | None:
+        cls, message: Any, slices: ByteSlices, values_max: Int64s, codecs: Codecs
+    ) -> tuple[ByteSlices, int] | None:
         """Return the decompressed slices if they are plain values."""
         plain = _decompress(message, slices, codecs.block_bytes_max(message.values, values_max))
         return codecs.as_plain(message.values, plain, values_max)
@@ -115,7 +115,7 @@ class General(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decompress the first buffer of each chunk and decode."""
         plain = _decompress(message, parts[0], codecs.bytes_max(message.values, counts))
@@ -125,7 +125,7 @@ class General(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -135,7 +135,9 @@ class General(Codec):
         return codecs.take_chunks(message.values, (plain, *parts[1:]), counts, positions)
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Decompress each block and decode."""
         plain = _decompress(message, slices, codecs.block_bytes_max(message.values, counts))
         return codecs.decode_blocks(message.values, plain, counts)
@@ -147,7 +149,7 @@ class General(Codec):
         plain = _decompress(message, _value_slices(values), None)
         return codecs.decode_values(message.values, _to_strings(plain, values))
 
-    def _compress(self, slices: Slices) -> Slices:
+    def _compress(self, slices: ByteSlices) -> ByteSlices:
         if self.scheme == ZSTD:
             level = ZSTD_LEVEL if self.level is None else self.level
             return kernels.zstd_compress_chunks(slices, level=level, sized=True)
@@ -158,7 +160,7 @@ class General(Codec):
         return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
 
 
-def _entropy_code(chunks: Slices, inner: Any) -> Slices:
+def _entropy_code(chunks: ByteSlices, inner: Any) -> ByteSlices:
     """Entropy code chunks of integers, of bytes, or of strings with leading offsets."""
     if inner.WhichOneof("compression") == "flat":
         bits = int(inner.flat.bits_per_value)
@@ -172,7 +174,7 @@ def _entropy_code(chunks: Slices, inner: Any) -> Slices:
     return kernels.zstd_encode_prefixes(chunks, offset_bytes, word_bytes=4, sized=True)
 
 
-def _decompress(message: Any, slices: Slices, bytes_max: Int64s | None) -> Slices:
+def _decompress(message: Any, slices: ByteSlices, bytes_max: Int64s | None) -> ByteSlices:
     """Decompress slices, limiting the output to the bytes that the values need."""
     if message.values.WhichOneof("compression") == "general":
         # No writer nests compression; each level could expand the data a thousandfold.
@@ -190,12 +192,12 @@ def _decompress(message: Any, slices: Slices, bytes_max: Int64s | None) -> Slice
             )
 
 
-def _value_slices(values: Variable) -> Slices:
+def _value_slices(values: Variable) -> ByteSlices:
     offsets = values.offsets.astype(np.int64)
-    return Slices(values.data, offsets[:-1], np.diff(offsets))
+    return ByteSlices(values.data, offsets[:-1], np.diff(offsets))
 
 
-def _to_strings(slices: Slices, values: Variable) -> Variable:
+def _to_strings(slices: ByteSlices, values: Variable) -> Variable:
     """Return consecutive slices of a source as strings."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(slices.size)])
     small = values.offsets.dtype == np.int32 and int(ends[-1]) < 1 << 31

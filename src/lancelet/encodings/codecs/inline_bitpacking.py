@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -67,7 +67,7 @@ class InlineBitpacking(Codec):
         integers = to_unsigned(block, self.wire_name)
         counts = page_counts(len(integers) // rows if rows else 0, rows, BLOCK_VALUES)
         packed = kernels.pack_chunks(*_padded(integers, rows))
-        return ChunkedValues(inline_encoding(integers.itemsize * 8), (Slices(*packed),), counts)
+        return ChunkedValues(inline_encoding(integers.itemsize * 8), (ByteSlices(*packed),), counts)
 
     def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
         """Compute the packed size from the widths of the blocks."""
@@ -91,11 +91,11 @@ class InlineBitpacking(Codec):
             )
         # An empty block is stored as a width of 0 without data.
         packed = kernels.pack_chunks(integers if len(integers) else np.zeros(1, integers.dtype))
-        return EncodedBlocks(inline_encoding(integers.itemsize * 8), Slices(*packed))
+        return EncodedBlocks(inline_encoding(integers.itemsize * 8), ByteSlices(*packed))
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Unpack the chunks."""
         return cls.decode_blocks(message, parts[0], counts, codecs)
@@ -104,7 +104,7 @@ class InlineBitpacking(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -116,7 +116,9 @@ class InlineBitpacking(Codec):
         return from_unsigned(kernels.pick_packed(positions.of(parts[0]), positions.index, bits))
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Unpack the blocks."""
         del codecs
         bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)

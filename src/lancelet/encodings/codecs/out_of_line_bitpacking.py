@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks, Encoding
 from lancelet.encodings.codecs.chunking import join_bytes, to_slices
@@ -70,10 +70,12 @@ class OutOfLineBitpacking(Codec):
         kernels.copy_slices(packed, out, starts)
         kernels.copy_slices(shape.take_tails(values), out, starts + packed.size)
         encoding = packed_encoding(integers.itemsize * 8, width)
-        return EncodedBlocks(encoding, Slices(out, starts, sizes))
+        return EncodedBlocks(encoding, ByteSlices(out, starts, sizes))
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Unpack the blocks."""
         del codecs
         bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
@@ -91,14 +93,14 @@ class OutOfLineBitpacking(Codec):
         if bits == LEVEL_BITS:
             return from_unsigned(kernels.unpack_levels(slices, counts, width))
         shape = _stored_shape(slices, counts, width, bits // 8)
-        packed = join_bytes(Slices(slices.source, slices.position, shape.packed_bytes()))
+        packed = join_bytes(ByteSlices(slices.source, slices.position, shape.packed_bytes()))
         total = int(shape.blocks.sum()) * BLOCK_VALUES
         unpacked = kernels.unpack_blocks(packed, width, total, bits)
         if not (shape.packed_counts[:-1] % BLOCK_VALUES).any() and not shape.tails.any():
             return from_unsigned(unpacked[: int(counts.sum())])
         out = np.empty(int(counts.sum()), UNSIGNED_TYPES[bits])
         starts = (np.cumsum(counts) - counts) * out.itemsize
-        heads = Slices(
+        heads = ByteSlices(
             unpacked.view(np.uint8), shape.plain_starts(), shape.packed_counts * out.itemsize
         )
         kernels.copy_slices(heads, out.view(np.uint8), starts)
@@ -154,17 +156,17 @@ class _Shape:
         """Return the position of the values of each buffer among unpacked blocks, in bytes."""
         return (np.cumsum(self.blocks) - self.blocks) * (BLOCK_VALUES * self.integer_bytes)
 
-    def plain_heads(self, values: Slices) -> Slices:
+    def plain_heads(self, values: ByteSlices) -> ByteSlices:
         """Return the values of each buffer to be packed."""
-        return Slices(values.source, values.position, self.packed_counts * self.integer_bytes)
+        return ByteSlices(values.source, values.position, self.packed_counts * self.integer_bytes)
 
-    def take_tails(self, slices: Slices) -> Slices:
+    def take_tails(self, slices: ByteSlices) -> ByteSlices:
         """Return the plain tail of each buffer."""
         size = self.tails * self.integer_bytes
-        return Slices(slices.source, slices.position + slices.size - size, size)
+        return ByteSlices(slices.source, slices.position + slices.size - size, size)
 
 
-def _stored_shape(slices: Slices, counts: Int64s, width: int, integer_bytes: int) -> _Shape:
+def _stored_shape(slices: ByteSlices, counts: Int64s, width: int, integer_bytes: int) -> _Shape:
     """Distinguish plain from packed tails by the exact buffer sizes."""
     tails = counts % BLOCK_VALUES
     with_tail = _Shape(counts, tails, width, integer_bytes)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, ValuePositions
 from lancelet.encodings.codecs.chunking import page_indices
@@ -69,7 +69,7 @@ class PackedStruct(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Split the rows into fields."""
         return _unzip(message, codecs.decode_chunks(message.values, parts, counts))
@@ -78,7 +78,7 @@ class PackedStruct(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,

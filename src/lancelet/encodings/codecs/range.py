@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.chunking import NO_BYTES
@@ -63,11 +63,13 @@ class Range(Codec):
         message = pb23.Range(uncompressed_bits_per_value=bits, start=start, step=step)
         empty = np.zeros(1, np.int64)
         return EncodedBlocks(
-            pb23.CompressiveEncoding(range=message), Slices(NO_BYTES, empty, empty)
+            pb23.CompressiveEncoding(range=message), ByteSlices(NO_BYTES, empty, empty)
         )
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Generate the sequence, restarting in every block."""
         del slices, codecs
         dtype = UNSIGNED_TYPES[validate_bits(message.uncompressed_bits_per_value, cls.wire_name)]

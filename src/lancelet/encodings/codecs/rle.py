@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.chunking import page_counts, to_slices
@@ -95,11 +95,11 @@ class Rle(Codec):
         kernels.copy_slices(heads, out, position)
         kernels.copy_slices(values, out, position + 8)
         kernels.copy_slices(lengths, out, position + 8 + values.size)
-        return EncodedBlocks(run_encoding(integers.itemsize * 8), Slices(out, position, sizes))
+        return EncodedBlocks(run_encoding(integers.itemsize * 8), ByteSlices(out, position, sizes))
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Repeat the values."""
         values = codecs.as_plain(message.values, parts[0], counts)
@@ -117,7 +117,9 @@ class Rle(Codec):
         return _repeat(values, lengths, counts)
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Split values and lengths of each block and repeat the values."""
         if not cls.owns_bytes(message, codecs):
             return _repeat_computed(message, slices, counts, codecs)
@@ -127,14 +129,14 @@ class Rle(Codec):
         values_bytes = heads.view("<i8").reshape(-1)
         if ((values_bytes < 0) | (values_bytes > slices.size - 8)).any():
             raise CorruptDataError("the values of runs exceed their buffer")
-        values = Slices(slices.source, slices.position + 8, values_bytes)
-        lengths = Slices(
+        values = ByteSlices(slices.source, slices.position + 8, values_bytes)
+        lengths = ByteSlices(
             slices.source, slices.position + 8 + values_bytes, slices.size - 8 - values_bytes
         )
         return cls.decode_chunks(message, (values, lengths), counts, codecs)
 
 
-def _encode(integers: npt.NDArray[Any], counts: Int64s) -> tuple[Slices, Slices]:
+def _encode(integers: npt.NDArray[Any], counts: Int64s) -> tuple[ByteSlices, ByteSlices]:
     values, lengths, runs = kernels.rle_encode_chunks(
         integers.view(np.uint8), integers.itemsize, counts
     )
@@ -148,14 +150,18 @@ def run_encoding(bits: int) -> pb21.CompressiveEncoding:
     )
 
 
-def _decode_runs(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tuple[Slices, int]:
+def _decode_runs(
+    encoding: Any, slices: ByteSlices, runs: Int64s, codecs: Codecs
+) -> tuple[ByteSlices, int]:
     """Decode values or lengths of runs, one per run."""
     decoded = require_fixed_width(codecs.decode_blocks(encoding, slices, runs), Rle.wire_name)
     bits = validate_bits(decoded.bits, Rle.wire_name)
     return to_slices(runs * (bits // 8), decoded.data), bits
 
 
-def _repeat_computed(message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> FixedWidth:
+def _repeat_computed(
+    message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+) -> FixedWidth:
     """Repeat values if neither values nor run lengths need a buffer.
 
     Run lengths are generated until the block is full; a run has at least one value.
@@ -181,7 +187,9 @@ def _repeat_computed(message: Any, slices: Slices, counts: Int64s, codecs: Codec
     return _repeat(values, _decode_runs(message.run_lengths, slices, runs, codecs), counts)
 
 
-def _repeat(values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s) -> FixedWidth:
+def _repeat(
+    values: tuple[ByteSlices, int], lengths: tuple[ByteSlices, int], counts: Int64s
+) -> FixedWidth:
     value_bits = validate_bits(values[1], Rle.wire_name)
     if lengths[1] not in LENGTH_BITS:
         raise CorruptDataError("run lengths must have 8, 16 or 32 bits", found_bits=lengths[1])

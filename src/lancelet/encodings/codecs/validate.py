@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.errors import CorruptDataError, UnsupportedError
 
@@ -57,7 +57,7 @@ def validate_variable_rows(rows: Block, codec: str) -> Variable:
     return rows
 
 
-def check_sizes(slices: Slices, required_bytes: Int64s, *, codec: str) -> None:
+def check_sizes(slices: ByteSlices, required_bytes: Int64s, *, codec: str) -> None:
     """Raise unless every slice has exactly the required bytes."""
     wrong = np.flatnonzero(slices.size != required_bytes)
     if len(wrong):

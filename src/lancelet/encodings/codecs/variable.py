@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -107,13 +107,13 @@ class VariableCodec(Codec):
 
     @classmethod
     def decode_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+        cls, message: Any, parts: Sequence[ByteSlices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Concatenate the chunks and their offsets."""
         if message.offsets.WhichOneof("compression") == "flat":
             bits = plain_offset_bits(message.offsets)
             return join_chunks(parts[0], counts, bits)
-        empty = Slices(NO_BYTES, np.zeros_like(counts), np.zeros_like(counts))
+        empty = ByteSlices(NO_BYTES, np.zeros_like(counts), np.zeros_like(counts))
         lengths = parts[0] if len(parts) == 2 else empty
         ends = to_unsigned(
             codecs.decode_blocks(message.offsets, lengths, counts + 1), cls.wire_name
@@ -124,7 +124,7 @@ class VariableCodec(Codec):
     def take_chunks(
         cls,
         message: Any,
-        parts: Sequence[Slices],
+        parts: Sequence[ByteSlices],
         counts: Int64s,
         positions: ValuePositions,
         codecs: Codecs,
@@ -141,7 +141,9 @@ class VariableCodec(Codec):
         return with_offsets(take, bits)
 
     @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+    def decode_blocks(
+        cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
+    ) -> Block:
         """Concatenate the buffers, with the offset width from their headers."""
         del message, codecs
         blocks = [_decode_block(slices.slice_bytes(i), int(counts[i])) for i in range(len(slices))]
@@ -198,7 +200,7 @@ def with_offsets(decode: Callable[[int], tuple[kernels.Offsets, Bytes]], bits: i
         return Variable(*decode(64))
 
 
-def join_chunks(slices: Slices, counts: Int64s, bits: int) -> Variable:
+def join_chunks(slices: ByteSlices, counts: Int64s, bits: int) -> Variable:
     """Concatenate chunks with plain offsets; uses 64-bit offsets if required."""
     return with_offsets(partial(kernels.concat_variable, slices, counts, bits // 8), bits)
 
@@ -266,7 +268,7 @@ def _join(blocks: list[Variable]) -> Variable:
     return Variable(offsets, np.concatenate([NO_BYTES, *data]))
 
 
-def _join_parts(ends: Int64s, bytes_: Slices, counts: Int64s) -> Variable:
+def _join_parts(ends: Int64s, bytes_: ByteSlices, counts: Int64s) -> Variable:
     """Concatenate chunks with separate offsets, `count + 1` per chunk starting at 0."""
     firsts = np.cumsum(counts + 1) - (counts + 1)
     lengths = np.delete(np.diff(ends, append=0), firsts + counts)
@@ -275,5 +277,5 @@ def _join_parts(ends: Int64s, bytes_: Slices, counts: Int64s) -> Variable:
     totals = ends[firsts + counts]
     if falls.any() or ends[firsts].any() or (totals > bytes_.size).any():
         raise CorruptDataError("string offsets decrease or exceed their chunk")
-    data = join_bytes(Slices(bytes_.source, bytes_.position, totals))
+    data = join_bytes(ByteSlices(bytes_.source, bytes_.position, totals))
     return Variable(offsets_from_sizes(lengths), data)

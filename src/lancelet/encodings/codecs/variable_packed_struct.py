@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedValues
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
@@ -88,7 +88,7 @@ class VariablePackedStruct(Codec):
         return Fields(tuple(children), values.count)
 
 
-def _field_slices(child: Block, message: pb21.VariablePackedStruct) -> Iterator[Slices]:
+def _field_slices(child: Block, message: pb21.VariablePackedStruct) -> Iterator[ByteSlices]:
     """Add a field to the message and yield its bytes per row."""
     if isinstance(child, Variable):
         width = child.offsets.itemsize
@@ -97,7 +97,7 @@ def _field_slices(child: Block, message: pb21.VariablePackedStruct) -> Iterator[
         offsets = child.offsets.astype(np.int64)
         lengths = np.diff(child.offsets).view(np.uint8)
         yield _fixed_slices(lengths, width, child.count)
-        yield Slices(child.data, offsets[:-1], np.diff(offsets))
+        yield ByteSlices(child.data, offsets[:-1], np.diff(offsets))
         return
     codec = Flat() if isinstance(child, FixedWidth) else FixedSizeListCodec()
     encoded = codec.encode_values(child)
@@ -108,9 +108,9 @@ def _field_slices(child: Block, message: pb21.VariablePackedStruct) -> Iterator[
     yield _fixed_slices(encoded.rows.data, encoded.rows.bits // 8, child.count)
 
 
-def _fixed_slices(data: Bytes, width: int, count: int) -> Slices:
+def _fixed_slices(data: Bytes, width: int, count: int) -> ByteSlices:
     position = np.arange(count, dtype=np.int64) * width
-    return Slices(data, position, np.full(count, width, np.int64))
+    return ByteSlices(data, position, np.full(count, width, np.int64))
 
 
 def _take(data: Bytes, at: Int64s, stop: Int64s, width: int) -> Bytes:
@@ -134,5 +134,5 @@ def _take_strings(
     sizes = raw.astype(np.int64)
     offsets = offsets_from_sizes(sizes)
     out = np.empty(int(offsets[-1]), np.uint8)
-    kernels.copy_slices(Slices(data, start, sizes), out, offsets[:-1].astype(np.int64))
+    kernels.copy_slices(ByteSlices(data, start, sizes), out, offsets[:-1].astype(np.int64))
     return Variable(offsets, out), start + sizes

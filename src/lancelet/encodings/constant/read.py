@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
@@ -54,9 +54,9 @@ class ConstantPage(PageReader):
         """Read rows relative to the first row of the page."""
         page, layout = self._page, self._layout
         layers = layout.layers
-        slices = Slices(np.empty(0, np.uint8), NO_RANGES.position, NO_RANGES.size)
+        slices = ByteSlices(np.empty(0, np.uint8), NO_RANGES.position, NO_RANGES.size)
         if page.size.any():
-            slices = yield Ranges(page.position[:3], page.size[:3])
+            slices = yield ByteRanges(page.position[:3], page.size[:3])
         first = int(layout.has_value_buffer)
         repetition = self._levels(slices, first, layout.repetition, layout.num_repetition)
         definition = self._levels(slices, first + 1, layout.definition, layout.num_definition)
@@ -80,7 +80,7 @@ class ConstantPage(PageReader):
         return LeafRows(layers, repetition, definition, values)
 
     def _levels(
-        self, slices: Slices, index: int, encoding: Encoding | None, count: int
+        self, slices: ByteSlices, index: int, encoding: Encoding | None, count: int
     ) -> Levels | None:
         if index >= len(slices) or not slices.size[index]:
             if count:
@@ -97,7 +97,7 @@ class ConstantPage(PageReader):
             raise CorruptDataError("levels must have 16 bits", bytes=len(data))
         return levels_from_block(FixedWidth(16, data, len(data) // 2))
 
-    def _values(self, slices: Slices, definition: Levels | None, num_entries: int) -> pa.Array:
+    def _values(self, slices: ByteSlices, definition: Levels | None, num_entries: int) -> pa.Array:
         layers, data_type = self._layout.layers, self._leaf.data_type
         count = num_entries
         if definition is not None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.base import EncodedBlock
 from lancelet.encodings.constant.value import build_value
@@ -41,7 +41,7 @@ def _repeat_page(
 ) -> Body:
     """Return identical pages."""
     count = len(page_indices)
-    slices = tuple(Slices.repeated(data, count) for data in buffers)
+    slices = tuple(ByteSlices.repeated(data, count) for data in buffers)
     return Body(page_indices, layout, slices, [encoding] * count, [NO_CANDIDATES] * count)
 
 

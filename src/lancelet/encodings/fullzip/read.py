@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
@@ -113,7 +113,7 @@ class FullZipPage(PageReader):
         leaf_rows = self._decode(slices, num_slices * column_slices.count)
         return leaf_rows, np.arange(num_slices) * column_slices.count
 
-    def value_ranges(self, rows: Int64s) -> Ranges | None:
+    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         data_type = self._leaf.data_type
         has_more = self._has_index or self._shape.control_bytes > 0
@@ -123,21 +123,21 @@ class FullZipPage(PageReader):
             return None
         return self._row_byte_ranges(rows)
 
-    def _byte_ranges(self, row_ranges: RowRanges) -> Ranges:
+    def _byte_ranges(self, row_ranges: RowRanges) -> ByteRanges:
         """Return the byte ranges of fixed-width rows, one per page and range."""
         item_bytes = self._shape.control_bytes + self._value_bytes
         part_ranges = row_ranges.split(self._bounds)
         start = self._positions[part_ranges.part] + part_ranges.start * item_bytes
-        return Ranges(start, part_ranges.count * item_bytes)
+        return ByteRanges(start, part_ranges.count * item_bytes)
 
-    def _row_byte_ranges(self, rows: Int64s) -> Ranges:
+    def _row_byte_ranges(self, rows: Int64s) -> ByteRanges:
         """Return the byte ranges of single fixed-width rows."""
         item_bytes = self._shape.control_bytes + self._value_bytes
         pages, page_of_row, within = kernels.locate_rows(self._bounds, rows)
         position = self._positions[pages][page_of_row] + within * item_bytes
-        return Ranges(position, np.full(len(rows), item_bytes))
+        return ByteRanges(position, np.full(len(rows), item_bytes))
 
-    def _index_ranges(self, row_ranges: RowRanges) -> Ranges:
+    def _index_ranges(self, row_ranges: RowRanges) -> ByteRanges:
         """Return the ranges of the row index with all starts, then all ends."""
         entries = self._page.length + 1
         width, rest = divmod(int(self._page.size[1]), entries)
@@ -149,11 +149,11 @@ class FullZipPage(PageReader):
                 index_bytes=int(self._page.size[1]),
             )
         index_entries = np.concatenate([row_ranges.start, row_ranges.start + row_ranges.count])
-        return Ranges(
+        return ByteRanges(
             self._page.position[1] + index_entries * width, np.full(len(index_entries), width)
         )
 
-    def _data_ranges(self, edges: Int64s) -> Ranges:
+    def _data_ranges(self, edges: Int64s) -> ByteRanges:
         """Return the validated byte ranges between starts and ends."""
         start, stop = edges
         ascending = bool(np.all(start <= stop)) and bool(np.all(stop[:-1] <= start[1:]))
@@ -164,9 +164,9 @@ class FullZipPage(PageReader):
                 last_byte=int(stop[-1]),
                 page_bytes=int(self._page.size[0]),
             )
-        return Ranges(self._page.position[0] + start, stop - start)
+        return ByteRanges(self._page.position[0] + start, stop - start)
 
-    def _decode(self, slices: Slices, num_rows: int) -> LeafRows:
+    def _decode(self, slices: ByteSlices, num_rows: int) -> LeafRows:
         layers, shape, data_type = self._layout.layers, self._shape, self._leaf.data_type
         repetition: Levels | None = None
         definition: Levels | None = None
@@ -234,7 +234,7 @@ def _offset_bits(data_type: pa.DataType) -> int:
     return 32 if pa.types.is_string(data_type) or pa.types.is_binary(data_type) else 64
 
 
-def _parse_index(slices: Slices) -> Int64s:
+def _parse_index(slices: ByteSlices) -> Int64s:
     """Return the entries of the row index: one array of starts, one of ends."""
     width = int(slices.size[0])
     data: Bytes = kernels.take_fixed(slices.source, slices.position, width)

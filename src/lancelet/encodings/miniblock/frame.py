@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.values import dataclass
 
 ALIGNMENT = 8
@@ -59,9 +59,9 @@ class ChunkParts:
     """Chunks split into parts, one column per part. Levels are `None` if the page has none."""
 
     num_levels: Int64s
-    repetition: Slices | None
-    definition: Slices | None
-    buffers: tuple[Slices, ...]
+    repetition: ByteSlices | None
+    definition: ByteSlices | None
+    buffers: tuple[ByteSlices, ...]
 
 
 def build_chunk_table(
@@ -77,15 +77,15 @@ def build_chunk_table(
     return entries.astype("<u4" if has_large_chunks else "<u2").view(np.uint8)
 
 
-def split_chunks(chunks: Slices, shape: FrameShape) -> ChunkParts:
+def split_chunks(chunks: ByteSlices, shape: FrameShape) -> ChunkParts:
     """Split chunks into parts, validating that every part is within its chunk."""
     levels = 1 + shape.has_repetition + shape.has_definition
     columns = kernels.split_chunks(chunks, levels, shape.num_buffers, shape.size_bytes)
     if len(columns) == 3 and shape.num_buffers:
         # Fast path for reads of single values of flat columns.
-        return ChunkParts(columns[0], None, None, (Slices(chunks.source, *columns[1:]),))
+        return ChunkParts(columns[0], None, None, (ByteSlices(chunks.source, *columns[1:]),))
     parts = [
-        Slices(chunks.source, columns[column], columns[column + 1])
+        ByteSlices(chunks.source, columns[column], columns[column + 1])
         for column in range(1, len(columns), 2)
     ]
     repetition = parts.pop(0) if shape.has_repetition else None
@@ -115,7 +115,9 @@ def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, In
     position = chunk_bytes.cumsum() - chunk_bytes
     total, part_position = int(chunk_bytes.sum()), position + padded(shape.head_bytes)
     if not columns:
-        columns = [Slices(np.empty(0, np.uint8), np.zeros_like(position), np.zeros_like(position))]
+        columns = [
+            ByteSlices(np.empty(0, np.uint8), np.zeros_like(position), np.zeros_like(position))
+        ]
     # The first part is written with gaps, into which the other parts are copied.
     first, *others = columns
     out = kernels.scatter_slices(first, part_position, total, PAD_BYTE)

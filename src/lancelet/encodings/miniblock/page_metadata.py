@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import RowRange, Rows
@@ -126,20 +126,20 @@ class PageMetadata:
                 pages = kernels.locate_rows(self.first_row, rows.rows)[0]
         return pages[~self._is_loaded[pages]]
 
-    def ranges(self, pages: Int64s) -> Ranges:
+    def ranges(self, pages: Int64s) -> ByteRanges:
         """Return the byte ranges of the metadata of pages: all buffers except chunks."""
         buffer_indices = np.array([0, *range(2, 2 + self._layout.num_extra)])
         buffers = (self._pages.first_buffer[pages][:, None] + buffer_indices).reshape(-1)
-        return Ranges(self._pages.position[buffers], self._pages.size[buffers])
+        return ByteRanges(self._pages.position[buffers], self._pages.size[buffers])
 
-    def add(self, pages: Int64s, slices: Slices) -> None:
+    def add(self, pages: Int64s, slices: ByteSlices) -> None:
         """Parse and validate the metadata of pages, read from `ranges`."""
         step = 1 + self._layout.num_extra
         if not self._layout.repetition_index_depth:
             self._check_rows(pages)
         data_position, data_size = self._pages.buffers(1)
         position, size, count = kernels.locate_chunks(
-            Slices(slices.source, slices.position[::step], slices.size[::step]),
+            ByteSlices(slices.source, slices.position[::step], slices.size[::step]),
             self._entry_bytes,
             self._num_values[pages],
             data_position[pages],
@@ -158,7 +158,7 @@ class PageMetadata:
         self.first_value[chunk_indices] = np.repeat(self.first_value[start], chunks) + in_page
         encoding = self._layout.dictionary
         if encoding is not None:
-            items = Slices(slices.source, slices.position[1::step], slices.size[1::step])
+            items = ByteSlices(slices.source, slices.position[1::step], slices.size[1::step])
             self._add_dictionaries(encoding, pages, items)
         if self.rows is not None:
             for index, page in enumerate(pages.tolist()):
@@ -166,7 +166,7 @@ class PageMetadata:
         self._is_loaded[pages] = True
         self._is_complete = bool(self._is_loaded.all())
 
-    def chunk_ranges(self, first: int, last: int) -> tuple[Ranges, Int64s]:
+    def chunk_ranges(self, first: int, last: int) -> tuple[ByteRanges, Int64s]:
         """Return the bytes of chunks `first` to `last`, one range per page, and the range edges.
 
         Edges are the first chunk of each range, followed by `last`.
@@ -180,7 +180,7 @@ class PageMetadata:
             edges = np.concatenate(([first], inner[inner < last], [last]))
         start = self.position[edges[:-1]]
         stop = self.position[edges[1:] - 1] + self.size[edges[1:] - 1]
-        return Ranges(start, stop - start), edges
+        return ByteRanges(start, stop - start), edges
 
     def dictionary(self, chunks: Int64s) -> Dictionary | None:
         """Return the dictionary of chunks of loaded pages, or None without dictionaries."""
@@ -218,7 +218,7 @@ class PageMetadata:
                 values=int(self._num_values[pages[wrong[0]]]),
             )
 
-    def _add_dictionaries(self, encoding: Encoding, pages: Int64s, slices: Slices) -> None:
+    def _add_dictionaries(self, encoding: Encoding, pages: Int64s, slices: ByteSlices) -> None:
         """Decode the dictionaries of pages; small ones are decoded together."""
         if len(pages) > 1 and int(slices.size.sum()) > _BATCH_BYTES_MAX:
             for index in range(len(pages)):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
@@ -69,7 +69,7 @@ class _Decoded:
     repetition: Levels | None
     definition: Levels | None
     counts: Int64s
-    buffers: tuple[Slices, ...]
+    buffers: tuple[ByteSlices, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +199,7 @@ class MiniBlockPages(PageReader):
         A fast path of `read` for bit-packed levels, which all known writers use.
         """
         chunks = kernels.chunks_of_rows(index.started, index.ended, rows)
-        slices = yield Ranges(head.position[chunks], head.size[chunks])
+        slices = yield ByteRanges(head.position[chunks], head.size[chunks])
         counts = head.count[chunks]
         parts = split_chunks(slices, self._shape)
         assert parts.repetition is not None
@@ -264,9 +264,9 @@ class MiniBlockPages(PageReader):
             slices = yield ranges
             shift = slices.position - ranges.position
             chunk_shift = shift if len(shift) == 1 else np.repeat(shift, np.diff(edges))
-            slices = Slices(slices.source, position + chunk_shift, size)
+            slices = ByteSlices(slices.source, position + chunk_shift, size)
         else:
-            slices = yield Ranges(position, size)
+            slices = yield ByteRanges(position, size)
         counts = head.count[chunks]
         parts = split_chunks(slices, self._shape)
         repetition, definition = _decode_levels(layout, parts)
@@ -279,8 +279,8 @@ class MiniBlockPages(PageReader):
         return _Decoded(num_levels, repetition, definition, counts, buffers)
 
     def _with_tables(
-        self, buffers: tuple[Slices, ...], head: PageMetadata, chunks: Int64s
-    ) -> tuple[Slices, ...]:
+        self, buffers: tuple[ByteSlices, ...], head: PageMetadata, chunks: Int64s
+    ) -> tuple[ByteSlices, ...]:
         """Return the buffers of chunks, with the symbol tables of their pages if these differ."""
         if self._tables is None:
             return buffers
@@ -438,7 +438,7 @@ def _decode_levels(
     layout: MiniBlockLayout, parts: ChunkParts
 ) -> tuple[Levels | None, Levels | None]:
     decoded: list[Levels | None] = []
-    pairs: Sequence[tuple[Encoding | None, Slices | None]] = (
+    pairs: Sequence[tuple[Encoding | None, ByteSlices | None]] = (
         (layout.repetition, parts.repetition),
         (layout.definition, parts.definition),
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import NUMBER_BITS
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
@@ -156,9 +156,9 @@ def encode_small(
         layout, description = _layout(key, pages[page_indices[0]].layers, rows, has_large_chunks)
         result = encoded.found[page_indices].T.copy()
         position, *sizes = result[Found.POSITION : Found.ITEM_BYTES + 1]
-        buffers: list[Slices] = []
+        buffers: list[ByteSlices] = []
         for size in sizes if layout.dictionary is not None else sizes[:2]:
-            buffers.append(Slices(encoded.data, position, size))
+            buffers.append(ByteSlices(encoded.data, position, size))
             position = position + size
         value_infos = [pages[index].value_info for index in page_indices]
         refused = _RejectedCosts(value_infos, result.T, rows)

@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FileVersion, FixedWidth
 from lancelet.encodings.choose import Dictionary, MiniBlocks
 from lancelet.encodings.codecs.base import SMALL_CHUNK_BYTES_MAX, EncodedBlocks
@@ -42,7 +42,7 @@ from lancelet.values import dataclass, replace
 
 T = TypeVar("T")
 
-_Pages: TypeAlias = tuple[Int64s, MiniBlockLayout | None, tuple[Slices, ...]]
+_Pages: TypeAlias = tuple[Int64s, MiniBlockLayout | None, tuple[ByteSlices, ...]]
 """Indices of pages, their layout (None if a chunk exceeds its limits), and their buffers."""
 
 
@@ -69,7 +69,7 @@ def build_mini_blocks(
 
 
 def _body(
-    chosen: MiniBlocks, indices: Int64s, layout: MiniBlockLayout, buffers: tuple[Slices, ...]
+    chosen: MiniBlocks, indices: Int64s, layout: MiniBlockLayout, buffers: tuple[ByteSlices, ...]
 ) -> tuple[Sequence[int], Body]:
     page_indices = chosen.page_indices[indices].tolist()
     report = _take(chosen.descriptions, indices), _take(chosen.refused, indices)
@@ -78,7 +78,7 @@ def _body(
 
 def _group_by_dictionary(
     layout: MiniBlockLayout, dictionaries: Sequence[Dictionary], indices: Int64s
-) -> Iterator[tuple[Int64s, MiniBlockLayout, Slices]]:
+) -> Iterator[tuple[Int64s, MiniBlockLayout, ByteSlices]]:
     """Yield pages grouped by dictionary size and encoding, with their items."""
     groups: dict[tuple[int, bytes], list[int]] = {}
     for position, index in enumerate(indices.tolist()):
@@ -238,11 +238,11 @@ class _Parts:
             np.concatenate([[0], sizes.cumsum()])[edges],
         )
         buffers = [
-            Slices(source, bounds[:-1], bounds[1:] - bounds[:-1])
+            ByteSlices(source, bounds[:-1], bounds[1:] - bounds[:-1])
             for source, bounds in ((chunk_table, edges * entry_bytes), (data, ends))
         ]
         if self.index is not None:
-            buffers.append(Slices.whole(self.index))
+            buffers.append(ByteSlices.whole(self.index))
         if has_large_chunks or not (sizes > SMALL_CHUNK_BYTES_MAX).any():
             yield indices, layout, tuple(buffers)
             return

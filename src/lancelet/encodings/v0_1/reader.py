@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, read_together
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine, read_together
 from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
@@ -190,7 +190,7 @@ class _Binary:
         # short, the size of the offsets is used as estimate.
         return 3 * 8 * (stop - first)
 
-    def _data_ranges(self, parts: PartRanges, edges: _Edges) -> Ranges:
+    def _data_ranges(self, parts: PartRanges, edges: _Edges) -> ByteRanges:
         first, last = edges.first, edges.last
         full = last > first
         start, stop = first[full], last[full]
@@ -205,7 +205,7 @@ class _Binary:
                 field=self._field.name,
                 ranges=len(parts),
             )
-        return Ranges(start, stop - start)
+        return ByteRanges(start, stop - start)
 
 
 class _List:

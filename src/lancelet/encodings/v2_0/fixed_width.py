@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
@@ -98,7 +98,7 @@ class CompressedFlat:
         """Read values; the first read decompresses and caches the entire page."""
         decompressed = self.cache.get(_Decompressed)
         if decompressed is None or decompressed.position != self.buffer.position:
-            slices = yield Ranges.of((self.buffer.position, self.buffer.size))
+            slices = yield ByteRanges.of((self.buffer.position, self.buffer.size))
             decompressed = _Decompressed(
                 self.buffer.position, self._decompress(slices.slice_bytes(0))
             )

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, ReadCoroutine, read_together
+from lancelet.buffers import ByteRanges, Int64s, ReadCoroutine, read_together
 from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, is_variable, validity_bits
 from lancelet.encodings.base import (
@@ -334,7 +334,7 @@ class _Blob:
         size = descriptors.field(1).to_numpy().view(np.int64)
         full = size != 0
         _check_ascending(position[full], size[full])
-        slices = yield Ranges(position[full], size[full])
+        slices = yield ByteRanges(position[full], size[full])
         offsets = np.concatenate(([0], np.cumsum(size)))
         valid = full | (position != 1)
         validity = None if valid.all() else np.packbits(valid, bitorder="little")

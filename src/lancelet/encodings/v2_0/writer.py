@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, write_blobs
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
@@ -143,7 +143,7 @@ class _FieldWriter:
                 column=self._column,
                 first_row=first_row,
                 length=len(values),
-                buffers=tuple(map(Slices.whole, page.buffers)),
+                buffers=tuple(map(ByteSlices.whole, page.buffers)),
                 encoding=envelope(ARRAY_ENCODING_URL, encoding),
                 report=partial(_report, field.name, encoding, values.nbytes, stored_bytes),
             )

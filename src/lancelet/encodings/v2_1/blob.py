@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import (
@@ -86,7 +86,7 @@ class BlobPage(PageReader):
         else:
             full = size != 0
             _check_ascending(position[full], size[full])
-            slices = yield Ranges(position[full], size[full])
+            slices = yield ByteRanges(position[full], size[full])
             offsets = np.concatenate(([0], np.cumsum(size)))
             block = Variable(offsets, gather(slices))
             values = arrow_from_block(block, self._leaf.data_type, validity)

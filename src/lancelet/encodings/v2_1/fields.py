@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings.base import (
     BlobSink,
     ColumnChoice,
@@ -99,7 +99,7 @@ def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
     return open_bundles(columns, bundle_key, open_bundle, memo)
 
 
-def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[ByteSlices, ...]]:
     """Return the enveloped message of pages, and their buffers."""
     del path
     return _message(page.body.layout), page.body.buffers

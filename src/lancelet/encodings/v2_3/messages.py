@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.codecs.flat import Flat
@@ -35,7 +35,7 @@ from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
 from lancelet.format.protos import encodings23_pb as pb
 
 
-def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[ByteSlices, ...]]:
     """Return the enveloped message and the buffers of pages."""
     layout, buffers = page.body.layout, page.body.buffers
     match layout:
@@ -47,7 +47,7 @@ def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
             # Pages without values are identical.
             count = len(page.body.page_indices)
             structure, parts = sparse_structure(path, _null_array(path, page.leaf.page(0, count)))
-            buffers = tuple(Slices.repeated(part, count) for part in parts)
+            buffers = tuple(ByteSlices.repeated(part, count) for part in parts)
             message = pb.PlanarLayout(
                 structure=pb.StructuralPlane(sparse=structure),
                 values=pb.ValuePlane(none=pb.NoValues()),

@@ -14,7 +14,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, read_together
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine, read_together
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.leaf import LeafContext, Selection
 from lancelet.encodings.levels import (
@@ -81,7 +81,7 @@ class SparsePage(PageReader):
                 expected=stop,
                 found=len(page.position),
             )
-        self._ranges = Ranges(page.position[first:stop], page.size[first:stop])
+        self._ranges = ByteRanges(page.position[first:stop], page.size[first:stop])
         _check_path(leaf.path, message)
 
     def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding
@@ -156,7 +156,7 @@ class IndexedValues:
         self._num_slots = num_slots
         self._key = (leaf.column, index)
         first = slice(0, int(registry.owns_bytes(indices)))
-        self._ranges = Ranges(page.position[first], page.size[first])
+        self._ranges = ByteRanges(page.position[first], page.size[first])
         self.num_buffers = num_buffers
 
     def read_metadata(self) -> ReadCoroutine[SlotIndices]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.arrow import block_from_arrow, validity_bits
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.gather import gather
@@ -147,7 +147,7 @@ def _truncate(array: pa.Array, *, is_utf8: bool) -> tuple[pa.Array, bool]:
             inside[long] = (block.data[start[long] + size[long]] & 0xC0) == 0x80
             size[inside] -= 1
     offsets = np.concatenate(([0], np.cumsum(size))).astype(np.int64)
-    data = gather(Slices(block.data, start, size))
+    data = gather(ByteSlices(block.data, start, size))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(array), buffers), True
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
+from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
 from lancelet.encodings.v0_1 import FieldPages
 from lancelet.errors import CorruptDataError
 from lancelet.file.v0_1.page_table import parse_table, table_range
@@ -59,7 +59,7 @@ def read_metadata(
     tail_start = file_bytes - tail.nbytes
     position = _metadata_position(tail, file_bytes=file_bytes)
     if position < tail_start:
-        tail = (yield Ranges.of((position, file_bytes - position))).slice_bytes(0)
+        tail = (yield ByteRanges.of((position, file_bytes - position))).slice_bytes(0)
         tail_start = position
     metadata = _parse_message(tail[position - tail_start :], file_pb.Metadata, section="metadata")
     bounds = _bounds(metadata.batch_offsets)
@@ -67,7 +67,7 @@ def read_metadata(
     if metadata.manifest_position:
         start = _check_position(metadata.manifest_position, position, section="schema")
         if start < tail_start:
-            tail = (yield Ranges.of((start, file_bytes - start))).slice_bytes(0)
+            tail = (yield ByteRanges.of((start, file_bytes - start))).slice_bytes(0)
             tail_start = start
         manifest = _parse_message(tail[start - tail_start :], table_pb.Manifest, section="schema")
         schema = Schema.from_protos(manifest.fields, manifest.schema_metadata)
@@ -76,7 +76,7 @@ def read_metadata(
     pages: Mapping[int, FieldPages] = {}
     if ids and num_batches:
         table = table_range(metadata.page_table_position, ids, num_batches, file_bytes=file_bytes)
-        pages = parse_table((yield Ranges.of(table)).slice_bytes(0), ids, num_batches)
+        pages = parse_table((yield ByteRanges.of(table)).slice_bytes(0), ids, num_batches)
     elif ids:
         no_pages = np.empty(0, np.int64)
         pages = dict.fromkeys(ids, FieldPages(no_pages, no_pages))

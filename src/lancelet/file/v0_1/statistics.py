@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Ranges, ReadCoroutine, read_together
+from lancelet.buffers import ByteRanges, ReadCoroutine, read_together
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.v0_1 import StoredBatches, is_variable, open_field
 from lancelet.errors import CorruptDataError
@@ -98,7 +98,7 @@ def read_statistics(metadata: FileMetadata) -> ReadCoroutine[Mapping[int, pa.Str
         raise CorruptDataError("the statistics of the file contain an invalid field id")
     ids = range(max(stored.fields) + 1)
     table = table_range(stored.page_table_position, ids, 1, file_bytes=metadata.file_bytes)
-    pages = parse_table((yield Ranges.of(table)).slice_bytes(0), ids, 1)
+    pages = parse_table((yield ByteRanges.of(table)).slice_bytes(0), ids, 1)
     rows = np.array([0, metadata.num_batches], np.int64)
     batches = StoredBatches(rows, pages, {}, metadata.file_bytes)
     fields = [

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.encodings.base import StoredColumn, StoredPage
 from lancelet.encodings.row_ranges import expand
 from lancelet.encodings.stored_pages import StoredPages, to_bounds
@@ -93,7 +93,7 @@ def encode_columns(
     lengths = np.array(list(map(len, envelopes)), np.int64)
     source = np.frombuffer(b"".join(envelopes), np.uint8)
     return kernels.join_pages(
-        Slices(source, lengths.cumsum() - lengths, lengths),
+        ByteSlices(source, lengths.cumsum() - lengths, lengths),
         columns[order].searchsorted(np.arange(len(encodings) + 1)),
         column_heads,
         np.array([head[order], length[order], priorities[order]]),
@@ -143,7 +143,7 @@ class PlainColumns:
 
 
 def decode_plain_columns(
-    metadata: Slices, indices: Sequence[int], *, file_bytes: int
+    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: int
 ) -> PlainColumns | None:
     """Decode the metadata of many columns, or return None if not all of them are plain.
 
@@ -159,11 +159,11 @@ def decode_plain_columns(
 
 
 def _plain_columns(
-    metadata: Slices, indices: Sequence[int], *, file_bytes: int
+    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: int
 ) -> PlainColumns | None:
     source = metadata.source
     owner, position, size = kernels.find_parts_in(metadata, _PAGES)
-    pages = Slices(source, position, size)
+    pages = ByteSlices(source, position, size)
     own_encodings, encodings = _encodings_in(metadata, _OWN_ENCODING), _encodings_in(pages, 4)
     packed_offsets, packed_sizes = _numbers_in(pages, 1), _numbers_in(pages, 2)
     own_buffers = [len(kernels.find_parts_in(metadata, field)[0]) for field in (3, 4)]
@@ -195,7 +195,7 @@ def _plain_columns(
     return PlainColumns(indices, own_encodings, every, edges)
 
 
-def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
+def _encodings_in(messages: ByteSlices, field: int) -> list[bytes] | None:
     """Return the encodings stored in each message, or None if one is stored elsewhere."""
     nested = messages
     for number in (field, _DIRECT, _BYTES_OF_DIRECT):
@@ -206,18 +206,18 @@ def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
         head = 2 + (size >= 1 << 7) + (size >= 1 << 14) + (size >= 1 << 21) + (size >= 1 << 28)
         if number != field and not np.array_equal(size + head, nested.size):
             return None
-        nested = Slices(messages.source, position, size)
+        nested = ByteSlices(messages.source, position, size)
     source = messages.source.data
     stops = (position + size).tolist()
     return [bytes(source[at:stop]) for at, stop in zip(position.tolist(), stops, strict=True)]
 
 
-def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.uint64]] | None:
+def _numbers_in(messages: ByteSlices, field: int) -> tuple[Int64s, npt.NDArray[np.uint64]] | None:
     """Return the counts and values of a packed field of each message."""
     owner, position, size = kernels.find_parts_in(messages, field)
     if len(owner) > 1 and not (owner[1:] > owner[:-1]).all():
         return None
-    part_counts, values = kernels.read_packed(Slices(messages.source, position, size))
+    part_counts, values = kernels.read_packed(ByteSlices(messages.source, position, size))
     counts = np.zeros(len(messages), np.int64)
     counts[owner] = part_counts
     return counts, values
@@ -237,11 +237,11 @@ def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> ReadCorou
         for message in messages
         if message.HasField("indirect")
     ]
-    fetched: Slices | None = None
+    fetched: ByteSlices | None = None
     if deferred:
         if max(map(max, deferred)) > _ROWS_MAX:
             raise CorruptDataError("an encoding is outside of the file", column=column)
-        fetched = yield Ranges.of(*deferred)
+        fetched = yield ByteRanges.of(*deferred)
     encodings: list[bytes] = []
     next_slice = 0
     for message in messages:

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FileVersion
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
@@ -89,7 +89,7 @@ class Container:
         with self._lock:
             return self._take(data)
 
-    def write_pages(self, buffers: Sequence[Slices]) -> list[Int64s]:
+    def write_pages(self, buffers: Sequence[ByteSlices]) -> list[Int64s]:
         """Write pages, where page i consists of slice i of all buffers; return the positions."""
         if not buffers:
             return []

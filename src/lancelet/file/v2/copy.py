@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges
+from lancelet.buffers import ByteRanges, Bytes
 from lancelet.encodings.base import FileVersion, StoredPage
 from lancelet.errors import UnsupportedError
 from lancelet.file.base import WriteSummary
@@ -147,7 +147,7 @@ def _fetched(batch: Sequence[_SourcePage]) -> Iterator[tuple[_SourcePage, list[B
         for item in batch
         for position, size in zip(item.page.position, item.page.size, strict=True)
     ]
-    slices = batch[0].source.fetch(Ranges.of(*ranges))
+    slices = batch[0].source.fetch(ByteRanges.of(*ranges))
     first_slice = 0
     for item in batch:
         count = len(item.page.size)

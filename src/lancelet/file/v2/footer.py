@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Ranges
+from lancelet.buffers import ByteRanges, Bytes, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.format.version import FileVersion
 from lancelet.values import dataclass
@@ -126,7 +126,7 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
     return footer
 
 
-def parse_table(data: Bytes, *, limit: int, content: str) -> Ranges:
+def parse_table(data: Bytes, *, limit: int, content: str) -> ByteRanges:
     """Return the ranges in a table, or raise if one ends after `limit`.
 
     >>> parse_table(np.array([0, 5], np.uint64).view(np.uint8), limit=5, content="column").size
@@ -145,7 +145,7 @@ def parse_table(data: Bytes, *, limit: int, content: str) -> Ranges:
             size=int(size[index]),
             limit=limit,
         )
-    return Ranges(position.astype(np.int64), size.astype(np.int64))
+    return ByteRanges(position.astype(np.int64), size.astype(np.int64))
 
 
 def table_bytes(positions: Int64s, sizes: Int64s) -> bytes:
@@ -162,6 +162,6 @@ def padding_after(position: int) -> int:
     return -position % ALIGNMENT
 
 
-def range_at(ranges: Ranges, index: int) -> tuple[int, int]:
+def range_at(ranges: ByteRanges, index: int) -> tuple[int, int]:
     """Return the position and size of one range."""
     return int(ranges.position[index]), int(ranges.size[index])

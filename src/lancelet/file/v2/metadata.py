@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, ReadCoroutine
 from lancelet.encodings.base import StoredColumn
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.file.checksums import (
@@ -46,8 +46,8 @@ class FileMetadata:
     """The parsed metadata of a file, and the bytes of its tail."""
 
     footer: Footer
-    columns: Ranges
-    buffers: Ranges
+    columns: ByteRanges
+    buffers: ByteRanges
     descriptor: file_pb.FileDescriptor
     file_bytes: int
     tail: Bytes
@@ -60,7 +60,7 @@ class FileMetadata:
         """The file position of the tail."""
         return self.file_bytes - self.tail.nbytes
 
-    def in_tail(self, ranges: Ranges) -> Slices | None:
+    def in_tail(self, ranges: ByteRanges) -> ByteSlices | None:
         """Return the bytes of ranges if all of them are in the tail, or None.
 
         The tail of a small file is the whole file, so reading it needs no further requests.
@@ -69,7 +69,7 @@ class FileMetadata:
         lie_in = (start >= self.tail_position) & (size >= 0) & (size <= self.file_bytes - start)
         if not lie_in.all() or (not len(ranges) and self.tail_position):
             return None
-        return Slices(self.tail, start - self.tail_position, size)
+        return ByteSlices(self.tail, start - self.tail_position, size)
 
     def read_column(self, index: int) -> ReadCoroutine[StoredColumn]:
         """Decode the metadata of one column; reads bytes only if they are not in the tail."""
@@ -82,7 +82,7 @@ class FileMetadata:
         metadata = yield from self.read_stored(indices)
         return decode_plain_columns(metadata, indices, file_bytes=self.file_bytes)
 
-    def read_stored(self, indices: Sequence[int]) -> ReadCoroutine[Slices]:
+    def read_stored(self, indices: Sequence[int]) -> ReadCoroutine[ByteSlices]:
         """Return the serialized metadata of columns."""
         if max(indices) >= len(self.columns):
             raise CorruptDataError(
@@ -93,8 +93,8 @@ class FileMetadata:
         rows = np.asarray(indices)
         position, size = self.columns.position[rows], self.columns.size[rows]
         if int(position.min()) >= self.tail_position:
-            return Slices(self.tail, position - self.tail_position, size)
-        return (yield Ranges(position, size))
+            return ByteSlices(self.tail, position - self.tail_position, size)
+        return (yield ByteRanges(position, size))
 
     def buffer_range(self, index: int) -> tuple[int, int]:
         """Return the position and size of a global buffer."""
@@ -129,7 +129,7 @@ def read_metadata(
     footer = parse_footer(tail, file_bytes=file_bytes)
     missing = _eager_start(footer, start, file_bytes=file_bytes)
     if missing < start:
-        tail = (yield Ranges.of((missing, file_bytes - missing))).slice_bytes(0)
+        tail = (yield ByteRanges.of((missing, file_bytes - missing))).slice_bytes(0)
         start = missing
     columns, buffers = _tables(footer, tail, start)
     if not len(buffers):
@@ -144,7 +144,7 @@ def read_metadata(
     ]
     unknown = [range_ for range_, data in zip(ranges, buffers_data, strict=True) if data is None]
     if unknown:
-        fetched = yield Ranges.of(*unknown)
+        fetched = yield ByteRanges.of(*unknown)
         later = iter([fetched.slice_bytes(index) for index in range(len(fetched))])
         buffers_data = [next(later) if data is None else data for data in buffers_data]
     parsed = None
@@ -168,7 +168,7 @@ def _eager_start(footer: Footer, start: int, *, file_bytes: int) -> int:
     return min(footer.column_table, start)
 
 
-def _tables(footer: Footer, tail: Bytes, start: int) -> tuple[Ranges, Ranges]:
+def _tables(footer: Footer, tail: Bytes, start: int) -> tuple[ByteRanges, ByteRanges]:
     limit = start + tail.nbytes - FOOTER_BYTES
     tables = [
         parse_table(tail[position - start : position - start + size], limit=limit, content=content)

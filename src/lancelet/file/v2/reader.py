@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from lancelet import kernels
-from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices, run, run_together
+from lancelet.buffers import (
+    NO_RANGES,
+    ByteRanges,
+    Bytes,
+    ByteSlices,
+    Fetch,
+    Int64s,
+    run,
+    run_together,
+)
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.encodings.bundle import Bundle, Columns, is_plain
 from lancelet.encodings.planned import PlannedColumns
@@ -138,7 +147,7 @@ class FileReader(RowReader):
         """The parsed metadata of the file."""
         return self._metadata
 
-    def _fetch_missing(self, ranges: Ranges) -> Slices:
+    def _fetch_missing(self, ranges: ByteRanges) -> ByteSlices:
         in_tail = self._metadata.in_tail(ranges)
         return self._source.read_ranges(ranges) if in_tail is None else in_tail
 
@@ -330,7 +339,7 @@ class FileReader(RowReader):
             self._columns[column.index] = column
 
     def _read_bytes(self, position: int, size: int) -> Bytes:
-        return self._fetch_copied(Ranges.of((position, size))).slice_bytes(0)
+        return self._fetch_copied(ByteRanges.of((position, size))).slice_bytes(0)
 
     def _page_starts(self, fields: Sequence[Field]) -> Int64s:
         """Return the first rows of pages, for columns with row-aligned pages."""

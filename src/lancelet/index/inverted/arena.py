@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.index.folder import IndexLoads
 from lancelet.index.inverted.bm25 import weights
 from lancelet.index.inverted.tokens import Blocks, TokenList
@@ -223,5 +223,5 @@ class _Arrays:
 
     def _join(self) -> None:
         data = self._data.values
-        self.blocks = Slices(data, self._blocks[0].values, self._blocks[1].values)
-        self.streams = Slices(data, self._streams[0].values, self._streams[1].values)
+        self.blocks = ByteSlices(data, self._blocks[0].values, self._blocks[1].values)
+        self.streams = ByteSlices(data, self._streams[0].values, self._streams[1].values)

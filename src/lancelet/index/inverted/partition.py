@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder
@@ -315,7 +315,7 @@ class StoredPartition:
         positions = self._positions(rows, freqs, sizes, blocks)
         return replace(token_list, streams=encode_position_streams(positions, freqs, sizes))
 
-    def _read_blocks(self, rows: RowRange, counts: Int64s) -> tuple[Slices, Int64s, Int64s]:
+    def _read_blocks(self, rows: RowRange, counts: Int64s) -> tuple[ByteSlices, Int64s, Int64s]:
         """Return the blocks of posting lists, the blocks per list and the documents per block."""
         (lists,) = self._invert.read(["_posting"], rows)
         blocks, sizes = block_sizes(counts, self.block_docs)
@@ -354,7 +354,7 @@ class StoredPartition:
         counts = total[ends_of_docs] - total[ends_of_docs - sizes]
         return positions_of(decode_streams(streams, counts), freqs)
 
-    def _streams(self, rows: RowRange, blocks: Int64s) -> Slices:
+    def _streams(self, rows: RowRange, blocks: Int64s) -> ByteSlices:
         """Return the position stream of each block."""
         streams, offsets = self._invert.read(
             ["_compressed_position", "_position_block_offset"], rows
@@ -369,7 +369,7 @@ class StoredPartition:
         block_ends = np.append(block_starts[1:], 0)
         last = np.cumsum(blocks) - 1
         block_ends[last] = ends[last]
-        return Slices(slices.source, block_starts, block_ends - block_starts)
+        return ByteSlices(slices.source, block_starts, block_ends - block_starts)
 
 
 def _norms_of(partition: Partition, mean_length: float) -> Float32s:
@@ -474,13 +474,13 @@ class MemoryPartition:
         return int(self._ends[token - 1]) if token else 0, int(self._ends[token])
 
 
-def _slices(strings: pa.Array) -> Slices:
+def _slices(strings: pa.Array) -> ByteSlices:
     """Return binary values as slices of their buffer."""
     strings = strings.cast(pa.large_binary())
     _, offsets, data = strings.buffers()
     if offsets is None:
         empty = np.empty(0, np.int64)
-        return Slices(np.empty(0, np.uint8), empty, empty)
+        return ByteSlices(np.empty(0, np.uint8), empty, empty)
     ends = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
     source = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return Slices(source, ends[:-1], np.diff(ends))
+    return ByteSlices(source, ends[:-1], np.diff(ends))

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.index.inverted.postings import positions_of
 from lancelet.index.inverted.tokens import list_block_sizes
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
@@ -87,5 +87,5 @@ def _merge(tokens: Sequence[UInt64s]) -> UInt64s:
     return joined
 
 
-def _select(strings: Slices, selection: slice) -> Slices:
-    return Slices(strings.source, strings.position[selection], strings.size[selection])
+def _select(strings: ByteSlices, selection: slice) -> ByteSlices:
+    return ByteSlices(strings.source, strings.position[selection], strings.size[selection])

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.text.analyzer import AnalyzedTexts
 from lancelet.kernels import counting_order, decode_streams, encode_streams
@@ -185,7 +185,7 @@ def _parse(blocks: list[bytes]) -> UInt32s:
     for block in blocks[1 : 1 + runs]:
         data = np.frombuffer(block, np.uint8)
         steps = decode_streams(
-            Slices(data, np.array([4]), np.array([len(data) - 4])), np.array([_RUN])
+            ByteSlices(data, np.array([4]), np.array([len(data) - 4])), np.array([_RUN])
         )
         parts.append(np.frombuffer(block[:4], "<u4") + np.cumsum(steps, dtype=np.uint32))
     if count % _RUN:

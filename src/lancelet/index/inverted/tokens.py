@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.postings import Postings, position_steps
 from lancelet.kernels import (
@@ -239,7 +239,7 @@ class Blocks:
     ends: Int64s
 
     @staticmethod
-    def copy_from(strings: Slices) -> Blocks:
+    def copy_from(strings: ByteSlices) -> Blocks:
         """Copy consecutive byte strings out of a buffer."""
         if not len(strings):
             return Blocks(np.empty(0, np.uint8), np.empty(0, np.int64))
@@ -252,10 +252,10 @@ class Blocks:
         """Return `count` empty strings."""
         return Blocks(np.empty(0, np.uint8), np.zeros(count, np.int64))
 
-    def as_slices(self) -> Slices:
+    def as_slices(self) -> ByteSlices:
         """Return the strings as slices of `data`."""
         sizes = np.diff(self.ends, prepend=0)
-        return Slices(self.data, self.ends - sizes, sizes)
+        return ByteSlices(self.data, self.ends - sizes, sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import UnsupportedError
 from lancelet.index.text.characters import all_stop_words, fold, lower, stop_words
 from lancelet.index.text.options import TextOptions
@@ -74,7 +74,7 @@ class Vocabulary:
             self.tokens.append(token)
         return token_id
 
-    def numbers(self, raw_tokens: Slices, make: Callable[[str], str | None]) -> Int64s:
+    def numbers(self, raw_tokens: ByteSlices, make: Callable[[str], str | None]) -> Int64s:
         """Return the token id of each raw token after `make`, or -1 if it is removed."""
         num_before = len(self._raw_tokens)
         ids = assign_token_ids(raw_tokens, self._raw_tokens)

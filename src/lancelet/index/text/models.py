@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.errors import InvalidInputError
 from lancelet.index.text.segments import (
     UnreadableModelError,
@@ -76,7 +76,7 @@ def _tokenize(tokenize_text: TokenizeText, texts: pa.Array) -> RawTokens:
             positions.append(position)
         counts.append(len(starts) - num_before)
     buffer = np.frombuffer(bytes(source), np.uint8) if len(source) > len(data) else data
-    raw_tokens = Slices(buffer, np.array(starts, np.int64), np.array(sizes, np.int64))
+    raw_tokens = ByteSlices(buffer, np.array(starts, np.int64), np.array(sizes, np.int64))
     return raw_tokens, np.array(positions, np.uint32), np.array(counts, np.int64)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import find_tokens
 
 UInt32s = npt.NDArray[np.uint32]
-RawTokens: TypeAlias = tuple[Slices, UInt32s, Int64s]
+RawTokens: TypeAlias = tuple[ByteSlices, UInt32s, Int64s]
 Tokenizer: TypeAlias = Callable[[pa.Array], RawTokens]
 
 

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.index.text.characters import (
     identifier_characters,
     letters_and_digits,
@@ -76,7 +76,7 @@ def _tokenize_raw(texts: pa.Array) -> RawTokens:
     offsets, data = text_buffers(texts)
     is_text = texts.is_valid().to_numpy(zero_copy_only=False)
     counts = is_text.astype(np.int64)
-    raw_tokens = Slices(data, offsets[:-1][is_text], np.diff(offsets)[is_text])
+    raw_tokens = ByteSlices(data, offsets[:-1][is_text], np.diff(offsets)[is_text])
     return raw_tokens, np.zeros(len(raw_tokens), np.uint32), counts
 
 
@@ -105,7 +105,7 @@ def _tokenize_ngrams(options: TextOptions, texts: pa.Array) -> RawTokens:
     )
     order = np.lexsort((size, position, text_index))
     counts = np.bincount(text_index, minlength=len(texts)).astype(np.int64)
-    raw_tokens = Slices(data, position[order], size[order])
+    raw_tokens = ByteSlices(data, position[order], size[order])
     return raw_tokens, np.zeros(len(raw_tokens), np.uint32), counts
 
 
@@ -147,13 +147,13 @@ def _tokenize_code(options: TextOptions, texts: pa.Array) -> RawTokens:
                     positions.append(token_position + step)
             token_position += max(1, len(parts))
         new_counts.append(len(position) - num_before)
-    raw_tokens = Slices(data, np.array(position, np.int64), np.array(size, np.int64))
+    raw_tokens = ByteSlices(data, np.array(position, np.int64), np.array(size, np.int64))
     return raw_tokens, np.array(positions, np.uint32), np.array(new_counts, np.int64)
 
 
 def _with_operators(
-    tokens: Slices, counts: Int64s, offsets: Int64s, source: bytes
-) -> tuple[Slices, Int64s]:
+    tokens: ByteSlices, counts: Int64s, offsets: Int64s, source: bytes
+) -> tuple[ByteSlices, Int64s]:
     """Merge tokens with operators in text order; return them and the number per text."""
     ranges_by_text = [
         [match.span() for match in _OPERATOR.finditer(source, start, stop)]
@@ -166,7 +166,7 @@ def _with_operators(
     size = np.concatenate([tokens.size, operators[:, 1] - operators[:, 0]])
     order = np.argsort(position, kind="stable")
     total_counts = counts + np.array([len(each) for each in ranges_by_text], np.int64)
-    return Slices(tokens.source, position[order], size[order]), total_counts
+    return ByteSlices(tokens.source, position[order], size[order]), total_counts
 
 
 @lru_cache(maxsize=_IDENTIFIERS_CACHED)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges
+from lancelet.buffers import ByteRanges, Bytes
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.index_metadata import IndexFile
 from lancelet.format.protos import index_pb
@@ -93,7 +93,7 @@ class LegacyFile:
         """Return the row numbers and codes of a partition."""
         rows, width = int(self.lengths[number]), self._width
         byte_range = self._range(number)
-        stored = self._reader.read_ranges(Ranges.of(byte_range)).slice_bytes(0)
+        stored = self._reader.read_ranges(ByteRanges.of(byte_range)).slice_bytes(0)
         numbers = np.frombuffer(stored[rows * width :].tobytes(), "<u8")
         return numbers.astype(np.uint64), {"code": stored[: rows * width].reshape(rows, width)}
 
@@ -201,7 +201,7 @@ def _read_message(reader: ObjectReader, path: str) -> tuple[index_pb.Index, int]
     bytes_max = size - _FOOTER.itemsize - _LENGTH_BYTES - position
     if bytes_max < 0:
         raise CorruptDataError("the message position of a vector index exceeds its file", path=path)
-    stored = reader.read_ranges(Ranges.of((position, bytes_max + _LENGTH_BYTES))).slice_bytes(0)
+    stored = reader.read_ranges(ByteRanges.of((position, bytes_max + _LENGTH_BYTES))).slice_bytes(0)
     length = int.from_bytes(stored[:_LENGTH_BYTES].tobytes(), "little")
     if length > bytes_max:
         raise CorruptDataError(

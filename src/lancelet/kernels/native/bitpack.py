@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     BLOCK,
@@ -27,7 +27,7 @@ from lancelet.kernels.native.allocate import empty
 _BYTE: Final = np.dtype(np.uint8)
 
 
-def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
+def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
     """Unpack one inline block per slice and return the first `counts[i]` values of each."""
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
@@ -94,7 +94,7 @@ def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
     return out
 
 
-def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
+def pick_packed(slices: ByteSlices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
     """Return value `index[i]` of the inline block in slice i, without unpacking the block."""
     out = np.empty(len(slices), word_type(word_bits))
     arrays = slice_arrays(slices, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import check_block_bytes, slice_arrays
 from lancelet.kernels.faults import checked
@@ -24,7 +24,7 @@ def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
     return sums
 
 
-def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
+def crc32c_slices(slices: ByteSlices) -> npt.NDArray[np.uint32]:
     """Return the checksum of each slice."""
     sums = np.empty(len(slices), np.uint32)
     checked(_native.crc32c_slices(*slice_arrays(slices), sums), kernel="crc32c_slices")
@@ -32,7 +32,7 @@ def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
 
 
 def crc32c_verify(
-    file_ranges: Slices,
+    file_ranges: ByteSlices,
     block_bytes: int,
     own: tuple[int, int],
     sums: npt.NDArray[np.uint32],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
@@ -18,7 +18,7 @@ def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def locate_chunks(
-    tables: Slices,
+    tables: ByteSlices,
     entry_bytes: int,
     num_values: Int64s,
     data_position: Int64s,
@@ -48,7 +48,7 @@ def locate_chunks(
 
 
 def split_chunks(
-    slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
+    slices: ByteSlices, num_levels: int, num_buffers: int, size_bytes: int
 ) -> tuple[Int64s, ...]:
     """Return the number of levels of each chunk, and position and size of its buffers."""
     rows = 2 * (num_levels + num_buffers) - 1

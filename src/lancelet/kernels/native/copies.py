@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, check_layout, check_slices, slice_arrays
@@ -13,13 +13,13 @@ from lancelet.kernels.native.allocate import empty_bytes
 from lancelet.kernels.offsets import Offsets, offsets_of
 
 
-def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
+def copy_slices(slices: ByteSlices, out: Bytes, out_position: Int64s) -> None:
     """Copy each slice to its position in `out`; later slices overwrite earlier ones."""
     arrays = slice_arrays(slices, out_position)
     checked(_native.copy_slices(*arrays, out, as_int64s(out_position)), kernel="copy_slices")
 
 
-def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
+def scatter_slices(slices: ByteSlices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
     """Copy slices to ascending positions of a new buffer, with `pad` bytes in between."""
     arrays = slice_arrays(slices, out_position)
     check_layout(slices, out_position, out_bytes)
@@ -29,7 +29,7 @@ def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: in
     return out
 
 
-def join_slices(slices: Slices) -> Bytes:
+def join_slices(slices: ByteSlices) -> Bytes:
     """Return the bytes of the slices, back to back."""
     arrays = slice_arrays(slices)
     check_slices(slices, kernel="join_slices")

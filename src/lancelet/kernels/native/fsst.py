@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     as_bytes,
@@ -44,7 +44,7 @@ _FIRST: Final = np.empty(0, np.int64)
 
 
 def fsst_decode_chunks(
-    slices: Slices,
+    slices: ByteSlices,
     counts: Int64s,
     offset_bytes: int,
     symbols: Symbols,
@@ -68,7 +68,7 @@ def fsst_decode_chunks(
 
 
 def pick_fsst(
-    slices: Slices,
+    slices: ByteSlices,
     counts: Int64s,
     index: Int64s,
     offset_bytes: int,

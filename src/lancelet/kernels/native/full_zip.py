@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, check_whole_values, slice_arrays
 from lancelet.kernels.faults import checked
@@ -28,7 +28,7 @@ _NONE: Final = np.empty(0, np.uint8)
 
 
 def unzip_fixed(
-    slices: Slices, shape: ZipShape, value_bytes: int
+    slices: ByteSlices, shape: ZipShape, value_bytes: int
 ) -> tuple[Levels, Levels, Bytes, Int64s]:
     """Decode fixed-width items to the end of every slice."""
     kernel = "unzip_fixed"
@@ -55,7 +55,7 @@ def unzip_fixed(
 
 
 def unzip_variable(
-    slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
+    slices: ByteSlices, shape: ZipShape, length_bytes: int, out_bits: int
 ) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
     """Decode variable-width items to the end of every slice."""
     kernel = "unzip_variable"
@@ -141,7 +141,7 @@ def zip_variable(
 
 
 def _count(
-    slices: Slices, shape: ZipShape, value_bytes: int, length_bytes: int, kernel: str
+    slices: ByteSlices, shape: ZipShape, value_bytes: int, length_bytes: int, kernel: str
 ) -> tuple[Int64s, Int64s]:
     """Return the number of items per slice, and in total: items, visible items and value bytes."""
     items, totals = np.empty(len(slices), np.int64), np.empty(3, np.int64)

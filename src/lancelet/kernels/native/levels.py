@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
@@ -107,7 +107,7 @@ def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
     return out[: checked(found, kernel="rank_slots")]
 
 
-def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
+def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice."""
     kernel = "unpack_levels"
     check_counts(counts, most=LEVELS_MAX, kernel=kernel)

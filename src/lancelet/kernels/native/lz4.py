@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     as_int64s,
@@ -18,8 +18,8 @@ from lancelet.kernels.native.allocate import empty_bytes
 
 
 def lz4_decompress_chunks(
-    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
-) -> Slices:
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, each starts with its size as a u32."""
     kernel = "lz4_decompress_chunks"
     blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
@@ -30,7 +30,7 @@ def lz4_decompress_chunks(
     return slices_of_sizes(out, out_size)
 
 
-def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
+def lz4_compress_chunks(slices: ByteSlices, *, sized: bool) -> ByteSlices:
     """Compress each slice; `sized` adds the uncompressed size as a u32 prefix."""
     kernel = "lz4_compress_chunks"
     arrays = slice_arrays(slices)

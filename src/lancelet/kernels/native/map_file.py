@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import slice_arrays
 from lancelet.kernels.faults import checked
@@ -63,6 +63,6 @@ def release_pages(source: Bytes) -> None:
         forget_by_python(source)
 
 
-def read_ahead(slices: Slices, prefetched: Bytes) -> int:
+def read_ahead(slices: ByteSlices, prefetched: Bytes) -> int:
     """Prefetch the unchecked pages of the slices; return the number of requests."""
     return checked(_native.read_ahead(*slice_arrays(slices), prefetched), kernel="read_ahead")

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s
 from lancelet.kernels.faults import Fault
@@ -22,7 +22,7 @@ _SPARE_BYTES: Final = 4096
 
 
 def plan_columns(
-    metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
+    metadata: ByteSlices, forms: Int64s, *, num_rows: int, file_bytes: int
 ) -> list[ColumnPlan | None]:
     """Return plans of columns from their stored metadata, or None for unsupported columns."""
     found: Any = _native.plan_columns(

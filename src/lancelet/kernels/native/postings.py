@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s, check_counts, slice_arrays
 from lancelet.kernels.faults import checked
@@ -35,7 +35,7 @@ def encode_postings(
 
 
 def decode_postings(
-    blocks: Slices, counts: Int64s, *, block_docs: int = 128, is_varint: bool = True
+    blocks: ByteSlices, counts: Int64s, *, block_docs: int = 128, is_varint: bool = True
 ) -> tuple[UInt32s, UInt32s]:
     """Return the documents and frequencies of blocks of `counts[i]` documents."""
     kernel = "decode_postings"
@@ -56,7 +56,7 @@ def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
     return out[: checked(status, kernel="encode_streams")], end
 
 
-def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
+def decode_streams(streams: ByteSlices, counts: Int64s) -> UInt32s:
     """Return the values of streams of `counts[i]` values."""
     kernel = "decode_streams"
     # A run of 128 has at least one byte.

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
@@ -27,7 +27,7 @@ def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
     return head, position, size
 
 
-def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
+def find_parts_in(slices: ByteSlices, field: int) -> tuple[Int64s, Int64s, Int64s]:
     """Return owner, position and size of the embedded messages `field` of many messages."""
     arrays, none = slice_arrays(slices), np.empty(0, np.int64)
     status = _native.find_parts_in(*arrays, field, none, none, none)
@@ -39,7 +39,7 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
     return owner, position, size
 
 
-def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
+def read_packed(slices: ByteSlices) -> tuple[Int64s, UInt64s]:
     """Return the number of packed integers in each slice, and all their values."""
     arrays = slice_arrays(slices)
     counts = np.empty(len(slices), np.int64)
@@ -51,7 +51,7 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
 
 
 def join_pages(
-    heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
+    heads: ByteSlices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
 ) -> tuple[Bytes, Int64s]:
     """Return the concatenated metadata of columns, and the end of each."""
     kernel = "join_pages"
@@ -75,7 +75,7 @@ def join_pages(
     return out[: checked(status, kernel=kernel)], ends
 
 
-def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
+def read_varints(slices: ByteSlices, paths: Int64s) -> tuple[UInt64s, Flags]:
     """Return the number at each path of each message, and whether it is present."""
     pairs = as_int64s(paths).reshape(-1)
     shape = (len(pairs) // 2, len(slices))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     as_int64s,
@@ -19,7 +19,7 @@ from lancelet.kernels.native.allocate import empty_bytes
 
 
 def rle_decode_chunks(
-    values: Slices, lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int = 1
+    values: ByteSlices, lengths: ByteSlices, counts: Int64s, value_bytes: int, length_bytes: int = 1
 ) -> Bytes:
     """Expand the runs of every chunk; those of chunk i must add up to `counts[i]` values."""
     kernel = "rle_decode_chunks"

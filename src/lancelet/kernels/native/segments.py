@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s
 from lancelet.kernels.faults import checked
@@ -20,7 +20,7 @@ _SEGMENT_BYTES: Final = 4
 
 def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
-) -> tuple[Slices, Int64s, Int64s]:
+) -> tuple[ByteSlices, Int64s, Int64s]:
     """Return the segments with a member character, their number per text, and runs per language."""
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
     dictionary = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
@@ -36,4 +36,4 @@ def find_segments(
             *texts, *dictionary, int(splits), position, size, counts, language_counts
         )
         total = checked(status, kernel="find_segments")
-    return Slices(data, position[:total], size[:total]), counts, language_counts
+    return ByteSlices(data, position[:total], size[:total]), counts, language_counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     as_int64s,
@@ -27,7 +27,7 @@ def split_bytes_chunks(values: Bytes, value_bytes: int, counts: Int64s) -> Bytes
     return out
 
 
-def join_bytes_chunks(slices: Slices, counts: Int64s, value_bytes: int) -> Bytes:
+def join_bytes_chunks(slices: ByteSlices, counts: Int64s, value_bytes: int) -> Bytes:
     """Join the planes of chunks of `counts[i]` values, one chunk per slice."""
     kernel = "join_bytes_chunks"
     check_value_bytes(value_bytes)

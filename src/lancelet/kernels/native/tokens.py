@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
@@ -25,7 +25,7 @@ _SPARE: Final = 4
 """Two keys and two values of scratch space per pair."""
 
 
-def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
+def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[ByteSlices, Int64s]:
     """Return the tokens of texts, and the number of tokens per text."""
     kernel = "find_tokens"
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
@@ -33,10 +33,10 @@ def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, I
     total = checked(_native.count_tokens(*texts, counts), kernel=kernel)
     position, size = empty(total, _INT64), empty(total, _INT64)
     checked(_native.locate_tokens(*texts, position, size), kernel=kernel)
-    return Slices(data, position, size), counts
+    return ByteSlices(data, position, size), counts
 
 
-def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
+def assign_token_ids(slices: ByteSlices, table: TokenTable) -> UInt32s:
     """Return the token id of each slice; new tokens are added to the table."""
     ids = empty(len(slices), _UINT32)
     source, position, size = slice_arrays(slices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
@@ -19,7 +19,7 @@ from lancelet.kernels.offsets import (
 
 
 def concat_variable(
-    slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
+    slices: ByteSlices, counts: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
     """Join variable-width chunks into Arrow offsets (of `out_bits`) and bytes."""
     kernel = "concat_variable"
@@ -35,7 +35,7 @@ def concat_variable(
 
 
 def pick_variable(
-    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
+    slices: ByteSlices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
     """Return value `index[i]` of the variable-width chunk in slice i with `counts[i]` values."""
     kernel = "pick_variable"
@@ -46,7 +46,7 @@ def pick_variable(
     return offsets, data
 
 
-def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> ByteSlices:
     """Split strings into chunks of `counts` values, padded with `pad` to whole offsets."""
     kernel = "split_variable"
     sizes = split_sizes(offsets, data.nbytes, counts, kernel=kernel)
@@ -62,11 +62,11 @@ def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> S
         out,
     )
     checked(status, kernel=kernel)
-    return Slices(out, position, sizes)
+    return ByteSlices(out, position, sizes)
 
 
 def picked_ranges(
-    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
+    slices: ByteSlices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s, int]:
     """Return validated position and size of one value per chunk, and the total size."""
     check_offset_bytes(offset_bytes)

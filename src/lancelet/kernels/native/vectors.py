@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
@@ -78,7 +78,11 @@ def nearest_vectors(
 
 
 def slice_distances(
-    slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
+    slices: ByteSlices,
+    dtype: np.dtype[Any],
+    dimension: int,
+    query: npt.NDArray[Any],
+    metric: Metric,
 ) -> Floats:
     """Return the distance of each vector from a query; a slice holds one vector."""
     is_bits = metric is Metric.HAMMING

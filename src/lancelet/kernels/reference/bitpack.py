@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import (
     BLOCK,
     check_counts,
@@ -63,7 +63,7 @@ def unpack_block_rows(packed: npt.NDArray[Any], width: int, word_bits: int) -> n
     return out
 
 
-def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
+def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
     """Unpack one inline block per slice and return the first `counts[i]` values of each."""
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
@@ -172,7 +172,7 @@ def pack_block_rows(blocks: npt.NDArray[Any], width: int, word_bits: int) -> npt
     return words.reshape(len(blocks), width * (BLOCK // word_bits))
 
 
-def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
+def pick_packed(slices: ByteSlices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
     """Return value `index[i]` of the inline block in slice i, without unpacking the block."""
     kernel = "pick_packed"
     check_slices(slices, index, kernel=kernel)

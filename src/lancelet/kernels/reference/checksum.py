@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.kernels.arguments import check_block_bytes, check_slices
 from lancelet.kernels.faults import Fault, corrupt
 
@@ -47,7 +47,7 @@ def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
     return np.append(sums, np.uint32(crc32c(tail)))
 
 
-def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
+def crc32c_slices(slices: ByteSlices) -> npt.NDArray[np.uint32]:
     """Return the checksum of each slice."""
     check_slices(slices, kernel="crc32c_slices")
     sums = np.empty(len(slices), np.uint32)
@@ -60,7 +60,7 @@ def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
 
 
 def crc32c_verify(
-    file_ranges: Slices,
+    file_ranges: ByteSlices,
     block_bytes: int,
     own: tuple[int, int],
     sums: npt.NDArray[np.uint32],

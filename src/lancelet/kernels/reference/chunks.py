@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
 
@@ -44,7 +44,7 @@ def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def locate_chunks(
-    tables: Slices,
+    tables: ByteSlices,
     entry_bytes: int,
     num_values: Int64s,
     data_position: Int64s,
@@ -57,7 +57,7 @@ def locate_chunks(
     Page i has `num_values[i]` values in consecutive chunks from `data_position[i]` on, with
     `data_bytes[i]` in total.
 
-    >>> words = Slices.whole(np.array([0x0A, 0x50], "<u2").view(np.uint8))
+    >>> words = ByteSlices.whole(np.array([0x0A, 0x50], "<u2").view(np.uint8))
     >>> one = [np.array([number]) for number in (1030, 100, 56)]
     >>> [x.tolist() for x in locate_chunks(words, 2, *one, count_max=4096)]
     [[100, 108], [8, 48], [1024, 6]]
@@ -90,7 +90,7 @@ def locate_chunks(
 
 
 def split_chunks(
-    slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
+    slices: ByteSlices, num_levels: int, num_buffers: int, size_bytes: int
 ) -> tuple[Int64s, ...]:
     """Return the number of levels of each chunk, and position and size of its buffers.
 
@@ -99,7 +99,7 @@ def split_chunks(
     positions and sizes of the first level or value buffer, of the second, ...
 
     >>> chunk = np.array([4, 0, 3, 0, 65, 66, 67, 0], np.uint8)
-    >>> [x.tolist() for x in split_chunks(Slices.whole(np.append(chunk, chunk)), 1, 1, 2)]
+    >>> [x.tolist() for x in split_chunks(ByteSlices.whole(np.append(chunk, chunk)), 1, 1, 2)]
     [[4], [8], [3]]
     """
     kernel = "split_chunks"

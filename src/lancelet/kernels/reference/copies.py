@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import check_layout, check_slices
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, offsets_of
 
 
-def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
+def copy_slices(slices: ByteSlices, out: Bytes, out_position: Int64s) -> None:
     """Copy each slice to its position in `out`; later slices overwrite earlier ones."""
     kernel = "copy_slices"
     check_slices(slices, out_position, kernel=kernel)
-    check_slices(Slices(out, out_position, slices.size), kernel=kernel)
+    check_slices(ByteSlices(out, out_position, slices.size), kernel=kernel)
     for index in range(len(slices)):
         start = int(out_position[index])
         out[start : start + int(slices.size[index])] = slices.slice_bytes(index)
 
 
-def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
+def scatter_slices(slices: ByteSlices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
     """Copy slices to ascending positions of a new buffer, with `pad` bytes in between."""
     check_slices(slices, out_position, kernel="scatter_slices")
     check_layout(slices, out_position, out_bytes)
@@ -35,7 +35,7 @@ def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: in
     return out
 
 
-def join_slices(slices: Slices) -> Bytes:
+def join_slices(slices: ByteSlices) -> Bytes:
     """Return the bytes of the slices, back to back."""
     check_slices(slices, kernel="join_slices")
     return gather(slices.source, slices.position, slices.size)
@@ -46,7 +46,7 @@ def take_fixed(source: Bytes, position: Int64s, width: int) -> Bytes:
     if width < 0:
         raise InvalidInputError("a width is not negative", width=width)
     size = np.full(len(position), width, np.int64)
-    check_slices(Slices(source, position, size), kernel="take_fixed")
+    check_slices(ByteSlices(source, position, size), kernel="take_fixed")
     taken: Bytes = source[position[:, None] + np.arange(width)].reshape(-1)
     return taken
 

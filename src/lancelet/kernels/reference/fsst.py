@@ -33,7 +33,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import CODES, check_symbols, check_tables
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, check_offsets, offsets_of
@@ -53,7 +53,7 @@ SINGLE_BONUS: Final = 8
 
 
 def fsst_decode_chunks(
-    slices: Slices,
+    slices: ByteSlices,
     counts: Int64s,
     offset_bytes: int,
     symbols: Symbols,
@@ -70,7 +70,7 @@ def fsst_decode_chunks(
 
 
 def pick_fsst(
-    slices: Slices,
+    slices: ByteSlices,
     counts: Int64s,
     index: Int64s,
     offset_bytes: int,

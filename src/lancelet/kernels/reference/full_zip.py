@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices, check_whole_values
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import (
@@ -35,7 +35,7 @@ Levels: TypeAlias = npt.NDArray[np.uint16]
 
 
 def unzip_fixed(
-    slices: Slices, shape: ZipShape, value_bytes: int
+    slices: ByteSlices, shape: ZipShape, value_bytes: int
 ) -> tuple[Levels, Levels, Bytes, Int64s]:
     """Decode fixed-width items to the end of every slice.
 
@@ -68,7 +68,7 @@ def unzip_fixed(
 
 
 def unzip_variable(
-    slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
+    slices: ByteSlices, shape: ZipShape, length_bytes: int, out_bits: int
 ) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
     """Decode variable-width items to the end of every slice.
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import Levels, check_partition, check_same_levels, check_slices
 from lancelet.kernels.faults import Fault, corrupt
@@ -142,7 +142,7 @@ def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
     return slots[entries[is_slot[entries]]]
 
 
-def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
+def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice.
 
     Equivalent to `unpack_blocks` per slice, but efficient for many short slices.

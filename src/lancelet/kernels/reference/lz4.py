@@ -16,14 +16,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices, plain_sizes, slices_of_sizes
 from lancelet.kernels.faults import Fault, corrupt
 
 
 def lz4_decompress_chunks(
-    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
-) -> Slices:
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, each starts with its size as a u32.
 
     Raise `CorruptDataError` if a size exceeds `most`.
@@ -38,7 +38,7 @@ def lz4_decompress_chunks(
     return slices_of_sizes(np.concatenate([np.empty(0, np.uint8), *parts]), sizes)
 
 
-def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
+def lz4_compress_chunks(slices: ByteSlices, *, sized: bool) -> ByteSlices:
     """Compress each slice; `sized` adds the uncompressed size as a u32 prefix."""
     check_slices(slices, kernel="lz4_compress_chunks")
     codec = pa.Codec("lz4_raw")

@@ -10,7 +10,7 @@ import mmap
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Slices
+from lancelet.buffers import Bytes, ByteSlices
 from lancelet.kernels.arguments import check_slices
 
 
@@ -33,7 +33,7 @@ def release_pages(source: Bytes) -> None:
         held.madvise(mmap.MADV_DONTNEED)
 
 
-def read_ahead(slices: Slices, prefetched: Bytes) -> int:
+def read_ahead(slices: ByteSlices, prefetched: Bytes) -> int:
     """Prefetch the pages of the slices; return the number of requests.
 
     `prefetched` has a byte per 4096 bytes of the source. The native kernel prefetches pages whose

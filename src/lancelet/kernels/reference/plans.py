@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 
 
 def plan_columns(
-    metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
+    metadata: ByteSlices, forms: Int64s, *, num_rows: int, file_bytes: int
 ) -> list[ColumnPlan | None]:
     """Return plans of columns from their stored metadata, or None for unsupported columns.
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_counts, check_slices
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.posting_lists import BLOCKS_PER_GROUP
@@ -61,7 +61,7 @@ def encode_postings(
 
 
 def decode_postings(
-    blocks: Slices, counts: Int64s, *, block_docs: int = 128, is_varint: bool = True
+    blocks: ByteSlices, counts: Int64s, *, block_docs: int = 128, is_varint: bool = True
 ) -> tuple[UInt32s, UInt32s]:
     """Return the documents and frequencies of blocks of `counts[i]` documents."""
     kernel = "decode_postings"
@@ -122,7 +122,7 @@ def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
     return np.frombuffer(bytes(out), np.uint8), np.array(end, np.int64)
 
 
-def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
+def decode_streams(streams: ByteSlices, counts: Int64s) -> UInt32s:
     """Return the values of streams of `counts[i]` values."""
     kernel = "decode_streams"
     most = (int(streams.size.max()) if len(streams) else 0) * RUN
@@ -214,7 +214,7 @@ def _tail(docs: UInt32s, freqs: UInt32s, *, is_varint: bool) -> bytes:
 class _Reader:
     """Sequential reader of a slice, with bounds checks."""
 
-    def __init__(self, slices: Slices, index: int, kernel: str) -> None:
+    def __init__(self, slices: ByteSlices, index: int, kernel: str) -> None:
         start = int(slices.position[index])
         self._data = slices.source[start : start + int(slices.size[index])].tobytes()
         self._at, self._index, self._kernel = 0, index, kernel

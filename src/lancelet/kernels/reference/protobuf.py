@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
 
@@ -53,7 +53,7 @@ def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
     return heads, positions, sizes
 
 
-def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
+def find_parts_in(slices: ByteSlices, field: int) -> tuple[Int64s, Int64s, Int64s]:
     """Return owner, position and size of the embedded messages `field` of many messages."""
     kernel = "find_parts_in"
     check_slices(slices, kernel=kernel)
@@ -69,14 +69,14 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def join_pages(
-    heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
+    heads: ByteSlices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
 ) -> tuple[Bytes, Int64s]:
     """Return the concatenated metadata of columns, and the end of each.
 
     Column i has the head `column_heads[i]` of `heads` and the pages `edges[i]` to `edges[i + 1]`.
     `numbers` are the head, the length and the priority of each page.
 
-    >>> heads, one = Slices.whole(np.array([65, 66], np.uint8)), np.array([0])
+    >>> heads, one = ByteSlices.whole(np.array([65, 66], np.uint8)), np.array([0])
     >>> page, edges = np.array([[0], [7], [0]]), np.array([0, 1])
     >>> data, ends = join_pages(heads, edges, one, page, (edges, one + 64, one))
     >>> data.tobytes().hex(" "), ends.tolist()
@@ -108,7 +108,7 @@ def join_pages(
     return np.frombuffer(out, np.uint8), np.array(ends, np.int64)
 
 
-def _head(heads: Slices, number: int, column: int) -> bytes:
+def _head(heads: ByteSlices, number: int, column: int) -> bytes:
     if not 0 <= number < len(heads):
         raise corrupt(Fault.BAD_INDEX, kernel="join_pages", index=column)
     return heads.slice_bytes(number).tobytes()
@@ -130,7 +130,7 @@ def _as_varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
+def read_packed(slices: ByteSlices) -> tuple[Int64s, UInt64s]:
     """Return the number of packed integers in each slice, and all their values."""
     kernel = "read_packed"
     check_slices(slices, kernel=kernel)
@@ -145,7 +145,7 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
     return np.array(counts, np.int64), np.array(values, np.uint64)
 
 
-def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
+def read_varints(slices: ByteSlices, paths: Int64s) -> tuple[UInt64s, Flags]:
     """Return the number at each path of each message, and whether it is present.
 
     `paths` are pairs; both results have a row per path and a column per message.

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import (
     check_partition,
     check_run_counts,
@@ -28,7 +28,7 @@ RUN_MAX: Final = 255
 
 
 def rle_decode_chunks(
-    values: Slices, lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int = 1
+    values: ByteSlices, lengths: ByteSlices, counts: Int64s, value_bytes: int, length_bytes: int = 1
 ) -> Bytes:
     """Expand the runs of every chunk; those of chunk i must add up to `counts[i]` values."""
     kernel = "rle_decode_chunks"

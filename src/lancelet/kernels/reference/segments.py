@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.characters import check_texts, read_character
 from lancelet.kernels.segment_rules import (
@@ -58,7 +58,7 @@ _BETWEEN_RULES: Final = (
 
 def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
-) -> tuple[Slices, Int64s, Int64s]:
+) -> tuple[ByteSlices, Int64s, Int64s]:
     """Return the segments with a member character, their number per text, and runs per language.
 
     With `splits`, the runs of member characters in the segments are returned instead.
@@ -78,7 +78,7 @@ def find_segments(
         counts.append(len(output.starts) - before)
     sizes = np.array(output.ends, np.int64) - np.array(output.starts, np.int64)
     return (
-        Slices(data, np.array(output.starts, np.int64), sizes),
+        ByteSlices(data, np.array(output.starts, np.int64), sizes),
         np.array(counts, np.int64),
         language_counts,
     )

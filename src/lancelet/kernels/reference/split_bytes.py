@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import (
     check_partition,
     check_plane_sizes,
@@ -30,7 +30,7 @@ def split_bytes_chunks(values: Bytes, value_bytes: int, counts: Int64s) -> Bytes
     return out
 
 
-def join_bytes_chunks(slices: Slices, counts: Int64s, value_bytes: int) -> Bytes:
+def join_bytes_chunks(slices: ByteSlices, counts: Int64s, value_bytes: int) -> Bytes:
     """Join the planes of chunks of `counts[i]` values, one chunk per slice."""
     kernel = "join_bytes_chunks"
     check_value_bytes(value_bytes)

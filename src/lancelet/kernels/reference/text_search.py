@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.posting_lists import Float32s, PostingLists, Ranking, UInt32s
 from lancelet.kernels.reference.postings import decode_postings, decode_streams
@@ -71,7 +71,7 @@ def _decoded(lists: PostingLists, ranking: Ranking, kernel: str) -> list[tuple[U
             raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=index)
         if not (stop - start - 1) * lists.block_docs < count <= (stop - start) * lists.block_docs:
             raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=index)
-        own = Slices(
+        own = ByteSlices(
             lists.blocks.source,
             lists.blocks.position[start:stop],
             lists.blocks.size[start:stop],
@@ -99,7 +99,7 @@ def _positions(lists: PostingLists, index: int, freqs: UInt32s) -> list[npt.NDAr
     sizes = _sizes(lists, index)
     counts = np.add.reduceat(freqs.astype(np.int64), np.cumsum(sizes) - sizes)
     streams = lists.streams
-    own = Slices(streams.source, streams.position[start:stop], streams.size[start:stop])
+    own = ByteSlices(streams.source, streams.position[start:stop], streams.size[start:stop])
     steps = decode_streams(own, counts).astype(np.int64)
     ends = np.cumsum(freqs, dtype=np.int64)
     return [np.cumsum(each) for each in np.split(steps, ends[:-1])]

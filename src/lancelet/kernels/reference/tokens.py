@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.characters import check_texts, read_character
@@ -27,7 +27,7 @@ UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 
 
-def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
+def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[ByteSlices, Int64s]:
     """Return the tokens of texts, and the number of tokens per text."""
     check_texts(offsets, data, kernel="find_tokens")
     starts: list[int] = []
@@ -51,11 +51,11 @@ def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, I
             starts.append(token)
             sizes.append(last - token)
         counts.append(len(starts) - before)
-    tokens = Slices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
+    tokens = ByteSlices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
     return tokens, np.array(counts, np.int64)
 
 
-def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
+def assign_token_ids(slices: ByteSlices, table: TokenTable) -> UInt32s:
     """Return the token id of each slice; new tokens are added to the table."""
     check_slices(slices, kernel="assign_token_ids")
     ids_by_token = {token: number for number, token in enumerate(table.tokens(0))}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, check_chunk_counts, offsets_of, split_sizes
@@ -18,7 +18,7 @@ from lancelet.kernels.reference.copies import gather
 
 
 def concat_variable(
-    slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
+    slices: ByteSlices, counts: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
     """Join variable-width chunks into Arrow offsets (of `out_bits`) and bytes."""
     position, size = value_slices(slices, counts, offset_bytes, kernel="concat_variable")
@@ -27,7 +27,7 @@ def concat_variable(
 
 
 def pick_variable(
-    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
+    slices: ByteSlices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
     """Return value `index[i]` of the variable-width chunk in slice i with `counts[i]` values."""
     position, size = picked_ranges(slices, counts, index, offset_bytes, kernel="pick_variable")
@@ -35,7 +35,7 @@ def pick_variable(
     return offsets, gather(slices.source, position, size)
 
 
-def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> ByteSlices:
     """Split strings into chunks of `counts` values, padded with `pad` to whole offsets."""
     sizes = split_sizes(offsets, data.nbytes, counts, kernel="split_variable")
     position = np.cumsum(sizes) - sizes
@@ -47,11 +47,11 @@ def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> S
         out[at : at + head] = (own - first + head).astype(own.dtype).view(np.uint8)
         out[at + head : at + head + last - first] = data[first:last]
         row += count
-    return Slices(out, position, sizes)
+    return ByteSlices(out, position, sizes)
 
 
 def value_slices(
-    slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str
+    slices: ByteSlices, counts: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s]:
     """Return validated position and size of every value in the source."""
     check_slices(slices, counts, kernel=kernel)
@@ -72,7 +72,7 @@ def value_slices(
 
 
 def picked_ranges(
-    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
+    slices: ByteSlices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s]:
     """Return validated position and size of one value per chunk."""
     check_slices(slices, counts, kernel=kernel)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.kernels.graph import Floats, Metric, check_vectors, sum_type
 
@@ -77,7 +77,11 @@ def nearest_vectors(
 
 
 def slice_distances(
-    slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
+    slices: ByteSlices,
+    dtype: np.dtype[Any],
+    dimension: int,
+    query: npt.NDArray[Any],
+    metric: Metric,
 ) -> Floats:
     """Return the distance of each vector from a query; a slice holds one vector."""
     width = dtype.itemsize * dimension

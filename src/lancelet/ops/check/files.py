@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.blob_v2 import BlobKind
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
@@ -185,7 +185,7 @@ def verify_checksums(location: StorePath, checksums: Checksums) -> Iterator[str]
             blocks = np.arange(first, min(first + _STEP_BLOCKS, count), dtype=np.int64)
             start = first * size
             stop = min((first + len(blocks)) * size, checksums.file_bytes)
-            data = source.read_ranges(Ranges.of((start, stop - start)))
+            data = source.read_ranges(ByteRanges.of((start, stop - start)))
             shift = int(data.position[0]) - start
             wrong = checksums.damaged_blocks(blocks, data.source, blocks * size + shift)
             for block in wrong.tolist():

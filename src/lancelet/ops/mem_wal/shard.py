@@ -203,7 +203,9 @@ class Shard:
             raise self.fenced(manifest.writer_epoch) from error
         # The state counts from here on; a hint that is missing or old does no harm.
         with suppress(StorageError):
-            self.store.put_best_effort(HINT_PATH, json.dumps({"version": manifest.version}).encode())
+            self.store.put_best_effort(
+                HINT_PATH, json.dumps({"version": manifest.version}).encode()
+            )
         return manifest
 
     def append(

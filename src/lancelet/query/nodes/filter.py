@@ -30,7 +30,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_ascending
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
-from lancelet.file.schedule import TASK_BYTES, split_rows_min, fixed_row_bytes
+from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
 from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
 from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once

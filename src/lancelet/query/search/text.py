@@ -150,7 +150,7 @@ class TextSearch:
         )
 
     def expected_rows(self, plan: ScanPlan) -> int | None:
-        """Return an upper bound of the number of matches, or None if frequencies are not in memory."""
+        """Return an upper bound of the number of matches; None if frequencies are not cached."""
         total = 0
         for leaf, tokens, partition in self._asked(plan):
             counts = partition.cached_doc_frequencies([each.text for each in tokens])

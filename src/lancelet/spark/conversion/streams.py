@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.io.store import ObjectReader, ObjectWriter
 
 
@@ -40,7 +40,7 @@ class StoredFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._reader.size - self._position))
         if size:
-            found = self._reader.read_ranges(Ranges.of((self._position, size)))
+            found = self._reader.read_ranges(ByteRanges.of((self._position, size)))
             view[:size] = found.slice_bytes(0).data
             self._position += size
         return size

@@ -7,7 +7,7 @@ also hold for a format of our own, so here is the one there is.
 import numpy as np
 import pytest
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings import registry
 from lancelet.encodings.base import Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs import variable
@@ -194,7 +194,7 @@ def test_a_dictionary_keeps_the_bytes_of_every_value() -> None:
 
 
 def decode_chunk(encoding, *buffers: bytes, count: int):
-    parts = [Slices.whole(np.frombuffer(buffer, np.uint8)) for buffer in buffers]
+    parts = [ByteSlices.whole(np.frombuffer(buffer, np.uint8)) for buffer in buffers]
     return registry.decode_chunks(encoding, parts, np.array([count], np.int64))
 
 
@@ -300,7 +300,7 @@ def test_what_a_codec_cannot_store_is_refused(encode, match: str) -> None:
 
 @pytest.mark.parametrize("offsets", [[0, 2**63 - 1, -2, 5], [0, 2**62, -(2**62) - 1, 5]])
 def test_offsets_whose_differences_wrap_around_are_corrupt(offsets):
-    bytes_ = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([8], np.int64))
+    bytes_ = ByteSlices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([8], np.int64))
     with pytest.raises(CorruptDataError, match="decrease"):
         variable._join_parts(np.array(offsets), bytes_, np.array([3]))
 
@@ -339,7 +339,7 @@ def runs_by_rules(start, step):
 
 def nothing(counts):
     zeros = np.zeros(len(counts), np.int64)
-    return Slices(np.empty(0, np.uint8), zeros, zeros)
+    return ByteSlices(np.empty(0, np.uint8), zeros, zeros)
 
 
 def repeated_lists(has_validity):

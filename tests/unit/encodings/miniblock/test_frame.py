@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices
+from lancelet.buffers import ByteSlices
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
 from lancelet.encodings.miniblock.frame import (
     PAD_BYTE,
@@ -24,7 +24,7 @@ from lancelet.kernels import locate_chunks
 def slices_of(sizes, rng):
     sizes = np.array(sizes, np.int64)
     source = rng.integers(0, 256, int(sizes.sum()), dtype=np.uint8)
-    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+    return ByteSlices(source, np.cumsum(sizes) - sizes, sizes)
 
 
 def pieces(slices):
@@ -55,7 +55,9 @@ def test_splitting_undoes_joining(data, is_large, num_buffers, seed):
     assert not (chunk_bytes % 8).any()
     assert int(chunk_bytes.sum()) == len(joined)
     shape = FrameShape(has_repetition, has_definition, num_buffers, is_large)
-    found = split_chunks(Slices(joined, np.cumsum(chunk_bytes) - chunk_bytes, chunk_bytes), shape)
+    found = split_chunks(
+        ByteSlices(joined, np.cumsum(chunk_bytes) - chunk_bytes, chunk_bytes), shape
+    )
     np.testing.assert_array_equal(found.num_levels, parts.num_levels)
     for one, other in zip(
         [found.repetition, found.definition, *found.buffers],
@@ -69,7 +71,7 @@ def test_splitting_undoes_joining(data, is_large, num_buffers, seed):
 
 def test_a_chunk_is_laid_out_as_specified():
     def part(data):
-        return Slices.whole(np.frombuffer(data, np.uint8))
+        return ByteSlices.whole(np.frombuffer(data, np.uint8))
 
     parts = ChunkParts(np.array([4]), None, part(b"\0\0\1\0"), (part(b"abcde"),))
     joined, chunk_bytes = join_chunks(parts, has_large_chunks=True)
@@ -81,7 +83,7 @@ def test_a_chunk_is_laid_out_as_specified():
 def place(words, *, num_values, data_bytes, has_large_chunks):
     numbers = [np.array([number]) for number in (num_values, 0, data_bytes)]
     width = 4 if has_large_chunks else 2
-    return locate_chunks(Slices.whole(words), width, *numbers, count_max=CHUNK_VALUES_MAX)
+    return locate_chunks(ByteSlices.whole(words), width, *numbers, count_max=CHUNK_VALUES_MAX)
 
 
 @settings(deadline=None, max_examples=30)
@@ -128,6 +130,6 @@ def test_half_a_word_is_corrupt():
 @pytest.mark.parametrize("size", [0, 7, 8, 15])
 def test_parts_that_exceed_their_chunk_are_corrupt(size):
     source = np.array([0, 0, 8, 0, 0, 0, 0, 0] + 8 * [1], np.uint8)
-    chunk = Slices(source, np.array([0]), np.array([size]))
+    chunk = ByteSlices(source, np.array([0]), np.array([size]))
     with pytest.raises(CorruptDataError):
         split_chunks(chunk, FrameShape(False, False, 1, has_large_chunks=True))

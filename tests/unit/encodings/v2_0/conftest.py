@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings import v2_0
 from lancelet.encodings.base import FileVersion, RowRange, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError
@@ -70,7 +70,7 @@ class StoredField:
         outside = (ranges.position < 0) | (ranges.position + ranges.size > len(source))
         if outside.any() or (ranges.size < 0).any():
             raise CorruptDataError("a range lies outside of the file")
-        return Slices(source, ranges.position, ranges.size)
+        return ByteSlices(source, ranges.position, ranges.size)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings import v2_0
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
 from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
@@ -37,7 +37,7 @@ class Column:
     def read(self, rows):
         return run(
             self.reader.read(rows),
-            lambda ranges: Slices(self.source, ranges.position, ranges.size),
+            lambda ranges: ByteSlices(self.source, ranges.position, ranges.size),
         )
 
 
@@ -191,7 +191,7 @@ def test_buffers_may_belong_to_the_column() -> None:
     field = Schema.from_arrow(pa.schema([("x", pa.uint8())])).fields[0]
     reader = v2_0.open_field(field, [column], FileVersion.V2_0)
     source = np.array([9, 1, 2, 3], np.uint8)
-    array = run(reader.read(RowRange(0, 3)), lambda r: Slices(source, r.position, r.size))
+    array = run(reader.read(RowRange(0, 3)), lambda r: ByteSlices(source, r.position, r.size))
     assert array.to_pylist() == [1, 2, 3]
 
 
@@ -320,7 +320,7 @@ def listed_bytes(data_type, ends, data, *, adjustment, has_items=True):
     reader = v2_0.open_field(field, [column], FileVersion.V2_0)
     source = np.frombuffer(offsets + data, np.uint8)
     return lambda rows: run(
-        reader.read(rows), lambda ranges: Slices(source, ranges.position, ranges.size)
+        reader.read(rows), lambda ranges: ByteSlices(source, ranges.position, ranges.size)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.v2_0 import writer
 
@@ -208,5 +208,5 @@ def test_a_scan_of_fixed_width_values_copies_nothing(store) -> None:
     stored = store(pa.array(range(1000), pa.int64()))
     source = np.frombuffer(bytes(stored.data), np.uint8)
     reading = stored.open().read(RowRange(8, 900))
-    array = run(reading, lambda ranges: Slices(source, ranges.position, ranges.size))
+    array = run(reading, lambda ranges: ByteSlices(source, ranges.position, ranges.size))
     assert array.buffers()[1].address == source.ctypes.data + 64

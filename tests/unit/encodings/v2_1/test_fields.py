@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancelet.buffers import Slices, run
+from lancelet.buffers import ByteSlices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -199,7 +199,7 @@ def test_vectors_without_nulls_are_not_copied():
     source = np.frombuffer(bytes(file.data), np.uint8)
     found = run(
         file.reader().read(RowRange(10, 900)),
-        lambda ranges: Slices(source, ranges.position, ranges.size),
+        lambda ranges: ByteSlices(source, ranges.position, ranges.size),
     )
     buffer = found.values.buffers()[1]
     start = source.ctypes.data

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from lancelet.buffers import Ranges
+from lancelet.buffers import ByteRanges
 from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailableError
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.io.open import open_folder
@@ -57,7 +57,7 @@ OPEN = []
 def read_whole(folder):
     reader = open_folder(folder).open_reader("x")
     OPEN.append(reader)
-    total = int(reader.read_ranges(Ranges.of((0, reader.size))).source.sum())
+    total = int(reader.read_ranges(ByteRanges.of((0, reader.size))).source.sum())
     assert resident_bytes(Path(folder) / "x") == reader.size
     return Done(total)
 
