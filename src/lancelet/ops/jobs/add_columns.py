@@ -10,7 +10,7 @@ of small objects in any store:
     <folder>/<job>/12.json     fragment 12: its files, and the file that was written for it
 
 A task writes an entry after each file. Entries are ignored if the files of the fragment have
-changed, or if the written file no longer exists. A job is identified by what it computes.
+changed, or if the written file no longer exists. A job is identified by its description.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def main() -> None:
     with ThreadPoolExecutor(1) as pool:
         while True:
             try:
-                code, task = pickle.loads(_receive(source))  # noqa: S301 - whoever started us wrote it
+                code, task = pickle.loads(_receive(source))  # noqa: S301 - written by the parent process
             except EOFError:
                 return
             done = pool.submit(_run, code, task)
@@ -134,7 +134,7 @@ def _pickle_error(error: BaseException) -> bytes:
     """Return a pickled error, converted to `RuntimeError` if it cannot be pickled."""
     try:
         data = pickle.dumps(error)
-        pickle.loads(data)  # noqa: S301 - only to see whether it can be
+        pickle.loads(data)  # noqa: S301 - verifies that the error can be unpickled
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, ImportError):
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return data

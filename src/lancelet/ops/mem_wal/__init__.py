@@ -1,6 +1,6 @@
-"""Small writes at a high rate: a log and tables in memory before the table on disk."""
+"""Frequent small writes: a write-ahead log and in-memory tables for each shard."""
 
-# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - modules are imported lazily; these imports are for type checkers only
 
 from typing import TYPE_CHECKING
 

@@ -1,12 +1,13 @@
-"""Rows that were merged but that an index of the base has not yet, read from flushed tables.
+"""Read merged rows that an index of the base table does not cover yet from flushed tables.
 
     index `near`    fragments 0 1, caught up to generation 2
     table           fragments 0 1 2, merged up to generation 4
-    a search        base: by `near` alone     generations 3, 4: by their own indices
+    a search        base: only with `near`    generations 3, 4: with their own indices
 
-Fragment 2 is not scanned: it has the rows of generations 3 and 4. That is so if every commit since
-the index was complete is a merge of these, or changed no rows; the transactions of the versions
-tell. Where they do not, or where a flushed table of the gap is gone, the base is read whole.
+Fragment 2 is not scanned, since it contains the rows of generations 3 and 4. This requires that
+every commit since the index was complete merged these generations or changed no rows, according to
+the transactions. Otherwise, or if a flushed table was deleted, the unindexed rows of the base are
+scanned.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 _VERSIONS_MAX: Final = 64
-"""How many versions are looked at; behind so many merges an index is not worth the trouble."""
+"""The maximum number of versions to examine; an index that is older than that is not used."""
 _KEEPS_ROWS: Final = (CreateIndex, UpdateConfig, UpdateMemWalState, ReserveFragments, UpdateBases)
 
 
 def with_catch_up(read: MergedRead, field_ids: Collection[int] = ()) -> MergedRead:
-    """Return a read that takes from flushed tables what indices lack, where they have it all.
+    """Return a read that replaces unindexed rows by flushed tables, if these contain all of them.
 
     Args:
-        read: What to read.
-        field_ids: What is searched, beside the columns of the filter.
+        read: The read to change.
+        field_ids: The searched fields, in addition to the columns of the filter.
     """
     state = mem_wal_state(read.base)
     if state is None or not state.compacted:
@@ -92,7 +93,7 @@ def _filtered_fields(read: MergedRead) -> set[int]:
 def _has_gap(
     read: MergedRead, compacted: Mapping[uuid.UUID, int], caught_up: Mapping[uuid.UUID, int]
 ) -> bool:
-    """Return whether every generation is there that was merged and an index lacks."""
+    """Return whether the flushed tables of all merged but unindexed generations exist."""
     tables = {each.shard_id: each.sstables for each in read.shards}
     for shard, merged in compacted.items():
         first = caught_up[shard]
@@ -103,7 +104,7 @@ def _has_gap(
 
 
 def _is_of_gap(base: Snapshot, lacking: set[int], caught_up: Mapping[uuid.UUID, int]) -> bool:
-    """Return whether fragments came with merges that are behind what an index has, untouched."""
+    """Return whether unindexed fragments contain only rows of merges, and are unchanged since."""
     version, left = base, set(lacking)
     for _ in range(_VERSIONS_MAX):
         transaction = version.transaction

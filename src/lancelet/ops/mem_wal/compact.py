@@ -1,12 +1,12 @@
-"""Merging what shards flushed into the table, generation by generation.
+"""Merge flushed rows into the table, one generation at a time.
 
     generation 1    1 a   2 b             upsert 1 2, recorded as merged up to 1 by the same commit
     generation 2    2 deleted   3 c       delete 2, then upsert 3, recorded up to 2
 
-What is deleted goes first, in a commit of its own: until the second one the flushed table still
-counts, which says the same. Somebody else may merge the same shard meanwhile; what is in the table
-already is passed over, and deletes no newer rows. Where another commit came first the flushed table
-is read again, as its columns may have other names since.
+Deletions are committed first, in a separate commit. The flushed table, which contains the same
+deletions, remains visible until the second commit. Concurrent merges of a shard are supported:
+generations that are already merged are skipped and do not delete newer rows. After a conflict, the
+flushed table is read again, since its columns may have been renamed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
 _ONCE: Final = Retries(max_retries=0)
-"""Conflicts are for who reads the flushed table, which is read again."""
+"""Conflicts are not retried by the commit, because the flushed table must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedLog:
-    """What was merged: flushed tables, and their rows and deletions."""
+    """The merged flushed tables, and the number of their rows and deletions."""
 
     sstables: int = 0
     rows: int = 0
@@ -52,7 +52,7 @@ class CompactedLog:
 
 
 def compact_log(snapshot: Snapshot) -> tuple[Snapshot, CompactedLog]:
-    """Merge all that shards have flushed into the table, and return the version that has it."""
+    """Merge all flushed rows into the table, and return the resulting version."""
     require_mem_wal(snapshot)
     current, done = open_snapshot(snapshot.location), CompactedLog()
     for shard in latest_shards(current):
@@ -67,7 +67,7 @@ def compact_log(snapshot: Snapshot) -> tuple[Snapshot, CompactedLog]:
 
 
 def report_compaction(snapshot: Snapshot) -> ChangeReport:
-    """Return what merging would do, as if each flushed table were merged alone."""
+    """Return the effect of a merge, computed separately for each flushed table."""
     require_mem_wal(snapshot)
     current = open_snapshot(snapshot.location)
     reports = []
@@ -112,7 +112,7 @@ def _merge(
 
 
 def _rows(current: Snapshot, shard: ShardManifest, table: SsTable) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of a flushed table, as the table has them now, and those it deletes."""
+    """Return the rows and the deleted keys of a flushed table, in the schema of the table."""
     schema = current.schema.to_arrow()
     opened = open_sstable(Shard(current.location, shard.shard_id), table.path, current.schema)
     rows = execute_to_table(plan_scan(opened, ScanOptions()))
@@ -143,7 +143,7 @@ def _publish(
 def _merges(
     current: Snapshot, live: pa.Table, deleted: pa.Table, mark: CompactedSsTable
 ) -> Iterator[tuple[RowStream, MergeSpec]]:
-    """Yield what merges a flushed table, in order: first it deletes, then it is recorded."""
+    """Yield the commits that merge a flushed table: deletions, then the recorded upsert."""
     keys = tuple(field.name for field in current.schema.primary_key)
     if len(deleted):
         found = deleted.select(keys).cast(live.select(keys).schema)
@@ -155,7 +155,7 @@ def _merges(
 
 
 def _append(snapshot: Snapshot, live: pa.Table, mark: CompactedSsTable) -> Snapshot:
-    """Add rows that have no key, and record in the same commit that they are there."""
+    """Append rows without a key, and record their generation as merged in the same commit."""
     check_generations(snapshot.indices.indices, (mark,))
     fragments = write_rows(snapshot, live.to_batches(), RowFiles()) if len(live) else ()
     return publish(snapshot, Update(new_fragments=fragments, compacted_sstables=(mark,)))

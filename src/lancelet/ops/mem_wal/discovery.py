@@ -1,11 +1,11 @@
-"""Which shards a table has: by looking at all of them, or by what the table noted of them.
+"""Find the shards of a table, by listing them or from a snapshot in the table.
 
-    list        _mem_wal/*/manifest, a request or two for each shard    as they are now
-    snapshot    a small Lance file in the entry of the system index     as they were, no request
+    list        _mem_wal/*/manifest, one or two requests per shard      the current states
+    snapshot    a small Lance file in the entry of the system index     earlier states, no request
 
-A snapshot has a row for each shard with the fields of its state. Up to a hundred are kept in the
-entry itself, more in a file in the folder of the entry. It is advice: shards may have flushed
-since, and what they flushed before is skipped if it is in the table already.
+A snapshot contains one row per shard with the fields of its state. Up to 100 shards are stored in
+the entry itself, more in a file in the folder of the entry. A snapshot may be stale: shards may
+have flushed since, and merged generations are skipped.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 INLINE_MAX: Final = 100
-"""Of how many shards a snapshot is kept in the entry itself."""
+"""The maximum number of shards in an inline snapshot."""
 _FILE: Final = "shards.lance"
 _INLINE: Final = "_indices/inline"
-"""The folder that a file in the details says: they move to entries with other ids."""
+"""The placeholder for the folder in the details, since details move to entries with other ids."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field("region_id", pa.binary(16), nullable=False),
@@ -58,21 +58,21 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ShardsAt:
-    """What a table noted of its shards, and when, in milliseconds since 1970."""
+    """The recorded shards of a table, and the time of the record in milliseconds since 1970."""
 
     taken_ms: int
     shards: tuple[ShardManifest, ...]
 
 
 def latest_shards(snapshot: Snapshot) -> list[ShardManifest]:
-    """Return the states of all shards that a table has, as they are now."""
+    """Return the current states of all shards of a table."""
     shards = [Shard(snapshot.location, each) for each in list_shards(snapshot.location)]
     states = run_requests([each.latest for each in shards])
     return [each for each in states if each is not None]
 
 
 def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
-    """Return what a version noted of its shards, None if it noted nothing."""
+    """Return the shards recorded in a version, or None if none are recorded."""
     entry = log_entry(snapshot.indices.indices)
     if entry is None:
         return None
@@ -91,7 +91,7 @@ def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
 
 
 def note_shards(snapshot: Snapshot) -> Snapshot:
-    """Note the shards that a table has now, and return the version that does."""
+    """Record the current shards of a table, and return the resulting version."""
     require_mem_wal(snapshot)
 
     def attempt(current: Snapshot) -> Snapshot:
@@ -109,7 +109,7 @@ def _with_shards(
 ) -> IndexMetadata:
     details = log_details(entry)
     details.snapshot_ts_millis = surroundings.time_ns() // 1_000_000
-    # A rule of fixed shards says how many there are, whether or not they were written yet.
+    # A specification with a fixed number of shards counts shards that were never written.
     if not any(
         field.transform in {"bucket", "unsharded"}
         for spec in details.sharding_specs
@@ -153,7 +153,7 @@ def _row(shard: ShardManifest, merged: int) -> dict[str, object]:
 
 
 def _read(file: StoredFile) -> list[ShardManifest]:
-    """Return the shards of a file; of those that name nothing but ids, the ids."""
+    """Return the shards in a file; only their ids if it contains no other columns."""
     names = file.schema.names
     table = pa.Table.from_arrays(file.read(names), names)
     found = []

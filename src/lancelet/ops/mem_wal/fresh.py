@@ -1,4 +1,4 @@
-"""What shards have beyond the table, in flushed tables and in the log, without claiming them."""
+"""Read unmerged rows from the flushed tables and logs of shards, without claiming the shards."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lancelet.table.snapshot import open_snapshot
 
 
 def fresh_read(location: TableLocation) -> MergedRead:
-    """Return the latest version with all that its shards have at this moment.
+    """Return the latest version together with the current rows of its shards.
 
-    Of rows that a writer holds in memory, those that are in the log are there.
+    Rows in the memory of a writer are included if they are in the log.
 
     Raises:
-        NotInitializedError: The table lost its log, by being overwritten or restored, and shards
-            have rows of what it was.
+        NotInitializedError: The table lost its log because it was overwritten or restored, and its
+            shards contain rows of the earlier log.
     """
     shards = [Shard(location, each) for each in list_shards(location)]
     seen = run_requests([partial(_seen, shard) for shard in shards])
-    # The version comes last: what was merged since is known to it, and passed over.
+    # Read the version last, so that generations that were merged in between are skipped.
     base = open_snapshot(location)
     if any(tables.sstables or logged for tables, logged in seen):
         require_mem_wal(base)
@@ -39,13 +39,13 @@ def fresh_read(location: TableLocation) -> MergedRead:
 
 
 def _seen(shard: Shard) -> tuple[ShardTables, list[pa.RecordBatch]]:
-    """Return the flushed tables of a shard and what its log has behind them."""
+    """Return the flushed tables of a shard and the log entries that are not flushed."""
     latest = shard.latest()
     while latest is not None:
         entries = shard.entries(latest.replay_after)
         logged = [batch for entry in entries for batch in entry.batches]
         again = shard.latest()
-        # What was flushed meanwhile may have been collected, and is no more in the log.
+        # A concurrent flush may have removed entries from the log, so that they cannot be replayed.
         if again is not None and again.replay_after == latest.replay_after:
             return tables_of(latest), logged
         latest = again

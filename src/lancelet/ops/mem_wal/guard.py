@@ -1,15 +1,15 @@
-"""Changes of a table that rows in the logs of its shards could not follow are refused.
+"""Reject changes of a table that unmerged rows in the logs of its shards cannot follow.
 
-Such rows were acknowledged, but the table has not got them yet, so a change sees only some rows:
+Such rows are acknowledged but not part of the table, so that a change would not apply to them:
 
-    compute a column    rows in a log would have no value of it
-    forbid nulls        rows in a log may have some
-    another type        columns of rows in a log are known by ids, and a cast takes a new one
-    rename, drop a key  a writer tells rows apart by it
+    compute a column    rows in a log would have no value for it
+    forbid nulls        rows in a log may contain nulls
+    another type        rows in a log are matched by field id, and a cast assigns a new id
+    rename, drop a key  writers identify rows by the key
 
-A column of which no file has values leaves nothing behind when it is dropped, so that its id would
-be given to the next one, which then had the values of the first in rows of shards. Tables with a
-log therefore note the ids that were used.
+If a dropped column has no values in any file, its id would be assigned to the next new column,
+which would then read the values of the dropped column in rows of shards. Therefore, tables with a
+log record the highest used field id.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from lancelet.table.apply.mem_wal import log_entry
 from lancelet.table.snapshot import Snapshot
 
 _USED: Final = "lancelet:max_field_id"
-"""Where the schema of a table with a log notes the highest id that a field of it ever had."""
+"""The metadata key for the highest field id that a table with a log has used."""
 
 
 class MemWalAttachedError(InvalidInputError, OSError):
-    """The table has a write-ahead log, whose rows the change would lose or spoil."""
+    """The change would lose or corrupt rows in the write-ahead log of the table."""
 
 
 def used_field_id(schema: Schema) -> int:
-    """Return the highest id that is noted as used, -1 if none is."""
+    """Return the highest recorded field id, -1 if none is recorded."""
     found = parse_number(schema.metadata.get(_USED))
     return -1 if found is None else found
 
 
 def with_used_field_ids(snapshot: Snapshot, schema: Schema, highest: int) -> Schema:
-    """Return the next schema of a table, with a note of the ids that were used if it has a log."""
+    """Return the next schema of a table; with a log, it records the used field ids."""
     if log_entry(snapshot.indices.indices) is None:
         return schema
     used = max(highest, used_field_id(schema), used_field_id(snapshot.schema))
@@ -49,7 +49,7 @@ def with_used_field_ids(snapshot: Snapshot, schema: Schema, highest: int) -> Sch
 
 
 def refuse_with_log(snapshot: Snapshot, change: str, instead: str) -> None:
-    """Raise if a table has a log, naming a change and what to do instead."""
+    """Raise if a table has a log, with a description of the change and an alternative."""
     if log_entry(snapshot.indices.indices) is not None:
         raise MemWalAttachedError(
             f"cannot {change} on a table with a MemWAL attached: rows that are still in its log "
@@ -59,13 +59,13 @@ def refuse_with_log(snapshot: Snapshot, change: str, instead: str) -> None:
 
 
 def refuse_names_of_log(snapshot: Snapshot, names: Iterable[str]) -> None:
-    """Raise if a table with a log would get a column that its shards use for themselves."""
+    """Raise if a table with a log would get a column with a reserved name."""
     if TOMBSTONE in names:
         refuse_with_log(snapshot, f"name a column {TOMBSTONE!r}", "choose another name")
 
 
 def refuse_change_of_key(snapshot: Snapshot, field: Field, change: str) -> None:
-    """Raise if a table has a log, and a field is or has a part of the primary key."""
+    """Raise if a table has a log, and a field is or contains a primary key column."""
     if any(node.primary_key is not None for node in field.walk()):
         refuse_with_log(
             snapshot, f"{change} a primary key column", "merge and drop the MemWAL first"

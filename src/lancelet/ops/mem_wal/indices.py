@@ -1,12 +1,13 @@
-"""Indices of flushed tables: like those of the base table, so that searches look in either.
+"""Build the indices of the base table for flushed tables, so that searches use both.
 
     base              flushed table
     BTREE             BTREE
-    INVERTED          INVERTED, which cuts texts in the same way
+    INVERTED          INVERTED, with the same tokenizer
     IVF_..            IVF_HNSW_SQ with one partition and the same metric; IVF_HNSW_FLAT for hamming
 
-A flushed table has them from its only version on. Kinds that others do not build of flushed rows
-are not built here either; rows are then looked at. The settings of a graph are of the writer:
+The only version of a flushed table contains the indices. Index types that other implementations do
+not build for flushed rows are not built; searches scan the rows instead. Graph parameters are
+options of the writer:
 
     hnsw.by_vector.num_edges = 8
 """
@@ -39,32 +40,32 @@ GRAPH_DEFAULTS: Final[Mapping[str, int]] = {
     "ef_construction": 150,
     "max_level": 7,
 }
-"""How graphs of flushed rows are built unless a writer is told otherwise."""
+"""The default graph parameters for flushed rows."""
 _PREFIX: Final = "hnsw"
 
 
 class MaintainedIndexError(IndexNotFoundError, OSError):
-    """An index that shards shall maintain does not exist."""
+    """An index to maintain does not exist."""
 
 
 class UnmaintainedKindError(UnsupportedError, OSError):
-    """Shards build no indices of that kind."""
+    """Shards do not support this index type."""
 
 
 class GraphSettingError(InvalidInputError):
-    """Graphs have no such setting."""
+    """The graph parameter does not exist."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaintainedIndex:
-    """An index of the base table that flushed tables have too, with settings of its graph."""
+    """An index that flushed tables share with the base table, with its graph parameters."""
 
     segment: TableSegment
     column: str
     graph: Mapping[str, int]
 
     def build(self, flushed: Snapshot) -> IndexMetadata:
-        """Write the index of a flushed table, which is about to be committed."""
+        """Write the index of a flushed table before the table is committed."""
         like, name = self.segment, self.segment.metadata.name
         if like.kind is not IVF:
             details = like.metadata.details
@@ -84,7 +85,7 @@ class MaintainedIndex:
 
 
 def check_maintained(base: Snapshot, names: Iterable[str]) -> None:
-    """Raise if shards cannot maintain the indices of these names."""
+    """Raise if shards cannot maintain the named indices."""
     for name in names:
         segment = _segment(base, name)
         if segment is None or not _is_maintained(segment):
@@ -99,7 +100,7 @@ def check_maintained(base: Snapshot, names: Iterable[str]) -> None:
 def maintained_indices(
     base: Snapshot, state: MemWalState, config: Mapping[str, int | bool]
 ) -> tuple[MaintainedIndex, ...]:
-    """Return the indices that flushed tables are to have, as far as the base has them still."""
+    """Return the indices for flushed tables that still exist in the base table."""
     every = sorted(
         {
             index.name
@@ -122,7 +123,7 @@ def maintained_indices(
 
 
 def graph_settings(by_index: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
-    """Return the settings of graphs as a writer keeps them: all of each index that is named.
+    """Return the graph parameters as options of a writer, including defaults.
 
     >>> graph_settings({"a": {"num_edges": 8}})["hnsw.a.num_edges"]
     8
@@ -143,7 +144,7 @@ def graph_settings(by_index: Mapping[str, Mapping[str, int]] | None) -> dict[str
 
 
 def _segment(base: Snapshot, name: str) -> TableSegment | None:
-    """Return the first segment of an index, None if its kind is not known here."""
+    """Return the first segment of an index, or None if its type is not supported."""
     listed = [index for index in base.indices.indices if index.name == name]
     if not listed:
         raise MaintainedIndexError(
@@ -162,7 +163,7 @@ def _is_maintained(segment: TableSegment) -> bool:
 
 
 def _metric_of(segment: TableSegment) -> Metric:
-    """Return how a vector index compares; its files say it if it has any."""
+    """Return the metric of a vector index, from its files if it has any."""
     metadata = segment.metadata
     if not metadata.fragment_bitmap:
         return IvfDetails.parse(b"" if metadata.details is None else metadata.details.value).metric

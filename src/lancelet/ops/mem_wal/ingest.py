@@ -1,11 +1,11 @@
-"""Batches of a stream in the log: each shard gets its rows, and no batch follows a later one.
+"""Write batches of a stream to the log, in order for each shard.
 
-    batch 42    noted as begun, then for each shard: claim it, look what has begun, put its rows
-    again       the same rows once more, which by their keys change nothing
-    batch 41    of a run that was stopped for hours: 42 has begun, so nothing is put
+    batch 42    record its start; for each shard: claim it, check for later batches, write the rows
+    again       the same rows are written again, which has no effect because of their keys
+    batch 41    of a run that was suspended for hours: 42 has started, so nothing is written
 
-A run that notes 43 after this one has looked claims the shard after it as well, and this one is
-refused by the shard. So the rows of a shard come in the order of batches, whoever brings them.
+If another run records batch 43 after this run has checked, it also claims the shard, and the writes
+of this run fail. Therefore, the batches of a shard are in order, even with concurrent runs.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ T = TypeVar("T")
 
 _BEGUN: Final = "_streams"
 _SHARDS: Final = uuid.UUID("5b0e6a0c-6f3e-4d0c-9d53-7c1f3a2a9f60")
-"""What ids of shards are derived from, with the values that tell which rows belong to them."""
+"""The namespace of shard ids, which are derived from shard key values."""
 _CLAIMS: Final = 20
 _CONFIG: Final[Mapping[str, int | bool | None]] = {
     "durable_write": True,
     "max_memtable_batches": 32,
 }
-"""A batch counts as logged when it was put, whatever the table says of other writers. Each opens
-its shards anew and replays what was not flushed, so that is kept short."""
+"""The options of writers for batches. A batch is complete when its rows are in the log. Each batch
+opens the shards again and replays unflushed rows, so the limit on batches in memory is low."""
 
 
 class NoKeyInLogError(InvalidInputError):
-    """Rows of a stream are told apart by a primary key, and there is none."""
+    """Streaming writes require a primary key, and the table has none."""
 
 
 def check_log(snapshot: Snapshot) -> MemWalState:
-    """Return the state of a log that takes batches of streams."""
+    """Return the log of a table that supports streaming writes."""
     if not snapshot.schema.primary_key:
         raise NoKeyInLogError(
             "a stream writes the log of a table with a primary key only, since a batch may come "
@@ -62,15 +62,15 @@ def check_log(snapshot: Snapshot) -> MemWalState:
 
 
 def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) -> bool:
-    """Put the rows of a batch into the log, and return whether a later one had not begun.
+    """Write the rows of a batch to the log; return False if a later batch has started.
 
-    What returned is not lost, and what raised may come again.
+    The rows are durable on return. After an error, the batch can be written again.
 
     Args:
-        snapshot: The table to write for.
-        rows: Columns of the table; no key is there twice.
-        sequence: What the batch is one of.
-        number: Which one, from 0 on; a later one is greater.
+        snapshot: The table.
+        rows: Columns of the table, without duplicate keys.
+        sequence: The name of the stream.
+        number: The number of the batch, from 0 and increasing.
     """
     state = check_log(snapshot)
     begun = _Begun(snapshot.location.store, sequence, number)
@@ -85,9 +85,9 @@ def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) ->
 
 
 def flush_logs(snapshot: Snapshot) -> int:
-    """Flush rows that are in logs alone, and return how many shards had some.
+    """Flush rows that are only in logs, and return the number of shards with such rows.
 
-    Their writers have to be opened again; a shard that one claims meanwhile is claimed once more.
+    Writers of these shards are replaced; a shard that is claimed concurrently is claimed again.
     """
     flushed = 0
     for manifest in latest_shards(snapshot):
@@ -99,7 +99,7 @@ def flush_logs(snapshot: Snapshot) -> int:
 
 
 class _Begun:
-    """Which batches of a sequence have begun: an object for each, which is never replaced."""
+    """The started batches of a stream: one object per batch, which is never replaced."""
 
     def __init__(self, store: Store, sequence: str, number: int) -> None:
         self._store = store
@@ -107,7 +107,7 @@ class _Begun:
         self._number = number
 
     def note(self) -> bool:
-        """Note that the batch begins, unless a later one has."""
+        """Record the start of the batch, unless a later batch has started."""
         if not self.is_last():
             return False
         with suppress(AlreadyExistsError):
@@ -118,7 +118,7 @@ class _Begun:
         return max(self._numbers(), default=-1) <= self._number
 
     def forget_earlier(self) -> None:
-        """Delete what a later batch says as well; what stays does no harm."""
+        """Delete records of earlier batches; remaining records have no effect."""
         with suppress(StorageError):
             earlier = [each for each in self._numbers() if each < self._number]
             self._store.delete_many([self._path(each) for each in earlier])
@@ -131,7 +131,7 @@ class _Begun:
 
 
 def _with_claims(work: Callable[[], T]) -> T:
-    """Return what work on a claimed shard returns, done again where others claim it meanwhile."""
+    """Return the result of a function on a claimed shard; retry if another writer claims it."""
     for _ in range(_CLAIMS - 1):
         with suppress(FencedError):
             return work()
@@ -143,7 +143,7 @@ def _flush(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
 
 
 def _put(snapshot: Snapshot, begun: _Begun, shard_id: uuid.UUID, rows: pa.Table) -> bool:
-    """Put rows into a shard, unless a later batch has begun."""
+    """Write rows to a shard, unless a later batch has started."""
     writer = MemWalWriter(snapshot, shard_id, _CONFIG)
     if not begun.is_last():
         return False
@@ -153,7 +153,7 @@ def _put(snapshot: Snapshot, begun: _Begun, shard_id: uuid.UUID, rows: pa.Table)
 
 
 def _by_shard(rows: pa.Table, state: MemWalState, snapshot: Snapshot) -> dict[uuid.UUID, pa.Table]:
-    """Return the rows of each shard, in their order."""
+    """Return the rows of each shard, in order."""
     if not len(rows):
         return {}
     if not state.specs or not state.specs[0].fields:

@@ -1,10 +1,9 @@
-"""Primary keys of rows in memory: which of them come last, and hashes to rule tables out by.
+"""Primary keys of rows in memory: the last row of each key, and hashes for Bloom filters.
 
-The filter of a table holds SipHash-1-3 of each key: of each column a byte 0, then the value if it
-is an `int32` or `int64` (little-endian), a `string` (with a byte 255 behind it) or `binary` (behind
-its length); of a null a byte 1 alone. Of other types there is the byte 0 alone, so that filters say
-nothing of such keys.
-
+The Bloom filter of a table contains SipHash-1-3 of each key. For each column, the input is a byte 0
+and the value of an `int32` or `int64` (little-endian), a `string` (followed by a byte 255) or a
+`binary` (preceded by its length). A null is a single byte 1. Other types are a single byte 0, so
+that filters cannot exclude such keys.
     id 5 (int64)    hash of 00 0500000000000000
     id 5 (uint8)    hash of 00
 """
@@ -35,17 +34,17 @@ _END_OF_TEXT: Final = pa.scalar(b"\xff")
 
 
 def are_filtered(keys: pa.Schema) -> bool:
-    """Return whether filters tell keys of these types apart."""
+    """Return whether Bloom filters distinguish keys of these types."""
     return all(any(each(kind) for each in _HASHED) for kind in keys.types)
 
 
 def are_ordered(keys: pa.Schema) -> bool:
-    """Return whether keys of these types can be `ordered_keys`."""
+    """Return whether `ordered_keys` supports keys of these types."""
     return len(keys) == 1 or all(any(each(kind) for each in _ORDERED) for kind in keys.types)
 
 
 def last_rows(keys: pa.Table) -> Int64s:
-    """Return the places of the rows that are the last of their key, in order.
+    """Return the sorted row indices of the last row of each key.
 
     >>> last_rows(pa.table({"id": [1, 2, 1]})).tolist()
     [1, 2]
@@ -66,7 +65,7 @@ def key_hashes(keys: pa.Table) -> UInt64s:
 
 
 def rows_by_length(texts: pa.Array) -> Iterator[tuple[Int64s, npt.NDArray[np.uint8]]]:
-    """Yield the rows of a column of bytes that are of one length, and their bytes as a matrix."""
+    """Yield the row indices of binary values with equal length, and their bytes as a matrix."""
     offsets, data = _offsets_and_data(texts)
     lengths = np.diff(offsets)
     for length in np.unique(lengths):
@@ -75,7 +74,7 @@ def rows_by_length(texts: pa.Array) -> Iterator[tuple[Int64s, npt.NDArray[np.uin
 
 
 def ordered_keys(keys: pa.Table) -> pa.Array:
-    """Return keys as one column whose order is theirs: the value, or bytes for several columns."""
+    """Return keys as one ordered column: the values, or bytes for several columns."""
     if keys.num_columns == 1:
         only = keys.column(0)
         return only.combine_chunks() if isinstance(only, pa.ChunkedArray) else only
@@ -83,7 +82,7 @@ def ordered_keys(keys: pa.Table) -> pa.Array:
 
 
 def sip_hashes(texts: npt.NDArray[np.uint8]) -> UInt64s:
-    """Return SipHash-1-3 of rows of bytes of one length, with a key of zeros."""
+    """Return SipHash-1-3 of rows of bytes with equal length, with a zero key."""
     num_rows, length = texts.shape
     padded = np.zeros((num_rows, length // 8 * 8 + 8), np.uint8)
     padded[:, :length] = texts
@@ -118,7 +117,7 @@ def _turn(words: UInt64s, bits: int) -> UInt64s:
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    """Return the bytes of several columns of bytes, row by row."""
+    """Return the concatenated bytes of several binary columns for each row."""
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
@@ -154,7 +153,7 @@ def _ordered_form(column: pa.Array) -> pa.Array:
 
 
 def _marked(parts: Sequence[pa.Array], null: pa.Scalar, column: pa.Array) -> pa.Array:
-    """Join parts of each row; where the column is null it is one byte alone."""
+    """Concatenate parts for each row; rows with a null become a single byte."""
     joined = pc.binary_join_element_wise(*parts, b"")
     return pc.if_else(column.is_valid(), joined, null) if column.null_count else joined
 

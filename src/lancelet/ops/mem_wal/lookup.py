@@ -1,13 +1,13 @@
-"""Looking a key up in a table and its shards: from the newest to the oldest, until it is found.
+"""Look up a key in a table and its shards, from the newest to the oldest rows.
 
-    generation 3    bloom filter: not there      nothing else is read
-    generation 2    bloom filter: may be         keys: 7 is nowhere
-    generation 1    bloom filter: may be         keys: 7 is row 4, deleted    the answer is no row
-    base            not asked
+    generation 3    Bloom filter: absent         no keys are read
+    generation 2    Bloom filter: may contain    keys: 7 is absent
+    generation 1    Bloom filter: may contain    keys: 7 is row 4, deleted    the result is no row
+    base            not searched
 
-The keys of a flushed table lie beside it in their order, with the row of each; every row of a key
-is there, of which the last counts. A table without them is scanned. Filters are asked for keys of
-types of which they hash the values.
+The sorted keys of a flushed table are stored in its folder, with the row offset of each. They
+include all rows of a key, and the last row is the newest. A table without stored keys is scanned.
+Bloom filters are only probed for key types whose values they hash.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from lancelet.table.snapshot import Snapshot
 
 _NOWHERE: Final = -1
 _TOP_BYTES: Final = 1 << 27
-"""Larger filters are not asked: no writer makes them."""
+"""The maximum size of a filter; larger filters are ignored, since no writer creates them."""
 
 
 def look_up(read: MergedRead, key: pa.Table, where: str, paths: Sequence[str] | None) -> pa.Table:
-    """Return columns of the row that has a key, if there is one.
+    """Return columns of the row with a key, or an empty table.
 
-    `key` has the columns of the key with one value each, and `where` is true for it alone.
+    `key` contains one value for each key column, and `where` is a predicate that selects this key.
     """
     schema = read.base.schema.to_arrow()
     projection = Projection.of(read.base.schema, paths, read.keys)
@@ -67,7 +67,7 @@ def look_up(read: MergedRead, key: pa.Table, where: str, paths: Sequence[str] | 
 def _rows_of_key(
     read: MergedRead, shard: Shard, path: str, key: pa.Table | None, where: str
 ) -> pa.Table:
-    """Return the rows that a flushed table has of a key, deleted or not."""
+    """Return the rows of a flushed table with a key, including deleted rows."""
     if key is not None and are_filtered(key.schema) and not _may_have(shard, path, key_hashes(key)):
         return pa.table({})
     table = open_sstable(shard, path, read.base.schema)
@@ -83,7 +83,7 @@ def _rows_of_key(
 
 
 def _last_place(table: Snapshot, key: pa.Array) -> int | None:
-    """Return the last row of a key by the keys beside a table; None if there are none."""
+    """Return the last row offset of a key from the stored keys, or None if they do not exist."""
     folder = SegmentFolder(table.location.store, KEYS_FOLDER)
     try:
         segment = BTree().open(folder, b"")
@@ -95,14 +95,14 @@ def _last_place(table: Snapshot, key: pa.Array) -> int | None:
 
 
 def _newest_first(read: MergedRead) -> Iterator[tuple[Shard, str]]:
-    """Yield the flushed tables to look in; a key is in one shard only."""
+    """Yield the flushed tables to search; each key belongs to a single shard."""
     for shard, generations in tables_to_read(read):
         for _, path in reversed(generations):
             yield shard, path
 
 
 def _may_have(shard: Shard, path: str, hashes: UInt64s) -> bool:
-    """Ask the filter of a flushed table; without one it may have anything."""
+    """Return whether a flushed table may contain a key, according to its Bloom filter if any."""
     try:
         data = np.frombuffer(shard.store.read(f"{path}/{BLOOM_FILTER}"), np.uint8)
     except ObjectNotFoundError:

@@ -1,4 +1,4 @@
-"""The rows of a shard that are in no flushed table yet, counted as they come."""
+"""The in-memory rows of a shard that are not flushed, with counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Write:
-    """The rows of one put, which go to one entry of the log and one flushed table."""
+    """The rows of one put, which share a log entry and a flushed table."""
 
     batches: tuple[pa.RecordBatch, ...]
     num_rows: int
@@ -20,13 +20,13 @@ class Write:
 
     @staticmethod
     def of(batches: Sequence[pa.RecordBatch]) -> Write:
-        """Count some rows."""
+        """Create a put, and count its rows."""
         return Write(tuple(batches), sum(map(len, batches)), sum(each.nbytes for each in batches))
 
 
 @dataclass(frozen=True, slots=True)
 class MemTableLimits:
-    """How much a memory table holds before it is flushed."""
+    """The limits of an in-memory table before it is flushed."""
 
     num_rows: int
     num_batches: int
@@ -35,14 +35,14 @@ class MemTableLimits:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How much is in memory."""
+    """The number of rows, batches and bytes in memory."""
 
     num_rows: int = 0
     num_batches: int = 0
     num_bytes: int = 0
 
     def plus(self, write: Write) -> Held:
-        """Return how much it is with the rows of a put."""
+        """Return the size including the rows of a put."""
         return Held(
             self.num_rows + write.num_rows,
             self.num_batches + len(write.batches),
@@ -50,14 +50,14 @@ class Held:
         )
 
     def fits(self, write: Write, limits: MemTableLimits) -> bool:
-        """Return whether there is room for the rows of a put."""
+        """Return whether the rows of a put fit the limits."""
         return (
             self.num_rows + write.num_rows <= limits.num_rows
             and self.num_batches + len(write.batches) <= limits.num_batches
         )
 
     def is_full(self, limits: MemTableLimits) -> bool:
-        """Return whether it is time to flush."""
+        """Return whether the table should be flushed."""
         return (
             self.num_rows >= limits.num_rows
             or self.num_batches >= limits.num_batches
@@ -67,7 +67,7 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class MemTable:
-    """Rows in the order they came; adding some costs the same however many there are."""
+    """Rows in insertion order; the cost of an insertion does not depend on the size."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     held: Held = Held()

@@ -1,13 +1,13 @@
-"""Reading a table together with what its shards hold: the newest row of each key counts.
+"""Read a table together with its shards; the newest row of each key is returned.
 
     base          1 a   2 b   3 c
     generation 1  2 B
     in memory     3 deleted
     read          2 B   1 a
 
-The keys of shards are read first, and tell which rows count. These are then asked for what the
-query needs, flushed ones through the indices of their table; rows of the table come without the
-keys that shards have newer rows of.
+The keys of the shards are read first and determine the newest rows. Then the columns of these rows
+are read, using the indices of flushed tables. Rows of the base table are returned unless the shards
+contain their keys.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _ADDRESS: Final = "_rowaddr"
 
 
 class NoKeyToMergeError(InvalidInputError):
-    """Rows are told apart by a primary key, and there is none."""
+    """The operation requires a primary key to identify rows, and the table has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardTables:
-    """The flushed tables of a shard that are to be read, by generation.
+    """The flushed tables of a shard to read, by generation.
 
     Attributes:
-        shard_id: Which shard.
+        shard_id: The id of the shard.
         sstables: The folder of each generation.
-        current_generation: The generation of what is in memory.
-        spec_id: Which rule says what belongs to the shard.
+        current_generation: The generation of the rows in memory.
+        spec_id: The id of the specification that assigns rows to the shard.
     """
 
     shard_id: uuid.UUID
@@ -70,7 +70,7 @@ class ShardTables:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRows:
-    """The rows that a writer has in memory, with marks of those that are deleted."""
+    """The rows in the memory of a writer, with a column that marks deleted rows."""
 
     generation: int
     rows: pa.Table
@@ -78,25 +78,25 @@ class MemoryRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlushedRows:
-    """Rows of a flushed table that are the newest of their keys, and not deleted, by row id."""
+    """The newest rows of a flushed table that are not deleted, by row id."""
 
     generation: int
     table: Snapshot
     ids: UInt64s
 
     def asked(self, names: Sequence[str], condition: str | None) -> ScanOptions:
-        """Return the scan of columns of those that pass a filter."""
+        """Return scan options for columns of the rows that match a filter."""
         mask = RowMask(RowSet.of(self.ids))
         return ScanOptions(columns=tuple(names), filter=condition, rows=mask, prefilter=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestRows:
-    """What counts of the rows of shards.
+    """The newest rows of the shards.
 
     Attributes:
-        keys: Every key that shards have, deleted ones too.
-        live: The rows that are the newest of their keys and not deleted.
+        keys: All keys in the shards, including deleted keys.
+        live: The newest row of each key, without deleted rows.
     """
 
     keys: pa.Table
@@ -105,13 +105,13 @@ class NewestRows:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Columns to return, and what of structs is wanted, in the order it was asked for."""
+    """The columns and struct fields to return, in the requested order."""
 
     wanted: Mapping[str, Wanted]
 
     @staticmethod
     def of(schema: Schema, columns: Sequence[str] | None, keys: Sequence[str]) -> Projection:
-        """Read paths of columns; keys that are not among them follow."""
+        """Create a projection from paths of columns, followed by missing key columns."""
         wanted: dict[str, Wanted] = {}
         for path in schema.names if columns is None else columns:
             _want(wanted, schema.fields_on_path(path))
@@ -125,7 +125,7 @@ class Projection:
         return list(self.wanted)
 
     def prune(self, table: pa.Table) -> pa.Table:
-        """Return rows without the parts of structs that were not asked for."""
+        """Remove the struct fields that are not part of the projection."""
         for at, name in enumerate(table.schema.names):
             if self.wanted.get(name):
                 whole = table.column(at).combine_chunks()
@@ -134,11 +134,11 @@ class Projection:
 
 
 Wanted: TypeAlias = "dict[str, Wanted]"
-"""The children that are wanted of a struct, none of them for all."""
+"""The selected children of a struct; empty for all children."""
 
 
 def _want(wanted: dict[str, Wanted], chain: Sequence[Field]) -> None:
-    """Add the field at the end of a chain; parts of what is wanted whole already add nothing."""
+    """Add the field at the end of a chain, unless an ancestor is already selected."""
     for field_, after in zip(chain, (*chain[1:], None), strict=True):
         if field_.name in wanted and not wanted[field_.name]:
             return
@@ -160,21 +160,21 @@ def _pruned(column: pa.Array, wanted: Wanted) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class MergedRead:
-    """What to read of a table and its shards.
+    """A read of a table and its shards.
 
     Attributes:
         base: The version of the table.
         shards: The flushed tables.
-        memory: What writers have in memory.
-        columns: What to return, None for all columns.
-        filter: SQL that is true for the rows to return.
-        limit: The most rows to return.
-        offset: How many of the first rows to leave out.
-        with_address: Whether to return `_rowaddr`, null for rows that are not in the table.
-        with_generation: Whether to return `_memtable_gen`, 0 for rows of the table.
-        key_columns: What rows are told apart by, None for the primary key of the table.
-        caught_up: The last generation of each shard that the indices in use have, if later ones
-            are to be read from flushed tables instead of what indices lack of the table.
+        memory: The rows in the memory of writers.
+        columns: The columns to return, or None for all columns.
+        filter: A SQL predicate that selects rows.
+        limit: The maximum number of rows.
+        offset: The number of rows to skip.
+        with_address: Whether to return `_rowaddr`, which is null for rows of shards.
+        with_generation: Whether to return `_memtable_gen`, which is 0 for rows of the base table.
+        key_columns: The columns that identify rows, or None for the primary key of the table.
+        caught_up: The last generation of each shard that the used indices cover, if later
+            generations are read from flushed tables instead of unindexed fragments.
     """
 
     base: Snapshot
@@ -203,7 +203,7 @@ class MergedRead:
         return keys
 
     def table(self) -> pa.Table:
-        """Return the rows, those of shards first."""
+        """Return the matching rows; rows of shards come first."""
         keys = self.keys
         projection = Projection.of(self.base.schema, self.columns, keys)
         names = projection.names
@@ -215,7 +215,7 @@ class MergedRead:
         return projection.prune(found.slice(self.offset, self.limit))
 
     def count(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of matching rows."""
         keys = self.keys
         return len(replace(self, columns=tuple(keys)).table())
 
@@ -235,9 +235,9 @@ def _checked_keys(base: Snapshot, columns: Sequence[str]) -> list[str]:
 
 
 def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
-    """Return which rows of shards are the newest of their keys.
+    """Return the newest row of each key in the shards.
 
-    A key is in one shard only, so generations of different shards need no order.
+    Each key belongs to a single shard, so that generations of different shards are not compared.
     """
     marked = (*keys, TOMBSTONE)
     plain = _plain(read.base, keys).append(pa.field(TOMBSTONE, pa.bool_()))
@@ -270,9 +270,9 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
 
 
 def rows_of_shards(read: MergedRead, names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the keys that shards have rows of, and columns of the rows that a read returns.
+    """Return the keys of the shards, and columns of the matching newest rows.
 
-    These have their generation as well.
+    The rows include their generation.
     """
     newest = newest_rows(read, read.keys)
     return newest.keys, pa.concat_tables(_live_rows(read, newest, names))
@@ -285,7 +285,7 @@ def _of_these(rows: FlushedRows | MemoryRows, places: Int64s) -> FlushedRows | M
 
 
 def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, str]]]]:
-    """Yield each shard with its flushed tables that are not in the base, the oldest first."""
+    """Yield each shard with its unmerged flushed tables, oldest first."""
     state = mem_wal_state(read.base)
     compacted = {} if state is None else state.compacted
     in_base = compacted if read.caught_up is None else read.caught_up
@@ -296,7 +296,7 @@ def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, st
 
 
 def _live_rows(read: MergedRead, newest: NewestRows, names: Sequence[str]) -> list[pa.Table]:
-    """Return columns of the rows that count and pass the filter, with their generation."""
+    """Return columns of the newest rows that match the filter, with their generation."""
     plain = _plain(read.base, names)
     parts = [_numbered(plain.empty_table(), 0)]
     for each in newest.live:
@@ -309,7 +309,7 @@ def _live_rows(read: MergedRead, newest: NewestRows, names: Sequence[str]) -> li
 
 
 def live_in_memory(held: MemoryRows, read: MergedRead) -> pa.Table:
-    """Return those of the rows in memory that count which pass the filter."""
+    """Return the newest rows in memory that match the filter."""
     rows = held.rows
     if read.filter is None or not len(rows):
         return rows
@@ -319,7 +319,7 @@ def live_in_memory(held: MemoryRows, read: MergedRead) -> pa.Table:
 
 
 def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:
-    """Return rows of the table, in their order, but for those whose keys shards have."""
+    """Return the rows of a table, in order, without rows that have newer versions in shards."""
     rows = pa.Table.from_arrays(
         rows.columns, schema=pa.schema([each.remove_metadata() for each in rows.schema])
     )
@@ -332,14 +332,14 @@ def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:
 
 
 def _plain(base: Snapshot, names: Sequence[str]) -> pa.Schema:
-    """Return columns of the table without what their fields say of themselves."""
+    """Return columns of a table without field metadata."""
     schema = base.schema.to_arrow()
     return pa.schema([schema.field(name).remove_metadata() for name in names])
 
 
 def _fitting(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if TOMBSTONE in schema.names and TOMBSTONE not in rows.column_names:
-        # A table that was put there by hand.
+        # A table that was copied into the folder manually.
         rows = rows.append_column(TOMBSTONE, pa.array(np.zeros(len(rows), np.bool_)))
     columns = [rows[field.name].cast(field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -350,7 +350,7 @@ def _numbered(rows: pa.Table, generation: int) -> pa.Table:
 
 
 def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Table:
-    """Return rows of the table whose keys shards have no newer rows of."""
+    """Return the rows of the base table without newer versions in shards."""
     options = ScanOptions(
         columns=tuple(names),
         filter=read.filter,
@@ -362,7 +362,7 @@ def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Ta
 
 
 def tables_of(manifest: ShardManifest) -> ShardTables:
-    """Return the flushed tables that a state of a shard has."""
+    """Return the flushed tables in the state of a shard."""
     return ShardTables(
         manifest.shard_id,
         {each.generation: each.path for each in manifest.sstables},

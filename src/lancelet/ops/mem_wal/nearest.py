@@ -1,12 +1,12 @@
-"""The nearest vectors of a table and its shards: an index finds those of the table.
+"""Search the nearest vectors of a table and its shards.
 
     base, by index     3 at 0.1   7 at 0.2   5 at 0.4
-    shards             7 at 9.0   8 at 0.3                 by index too where there are many
-    nearest 3          3, 8, 5                             7 moved away
+    shards             7 at 9.0   8 at 0.3                 large flushed tables also by index
+    nearest 3          3, 8, 5                             7 has a newer, distant vector
 
-Rows that shards have newer ones of take places among those that the base is asked for, so it is
-asked for more until enough are left. Rows that were merged into the base count as rows of the base
-whether or not its index has them yet: what an index lacks is compared one by one there.
+Results of the base with newer rows in shards are discarded, so that the search is repeated with a
+larger limit until enough results remain. Merged rows are rows of the base, whether or not its index
+covers them; unindexed rows of the base are scanned.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from lancelet.query.search.vector import VectorSearch
 
 _DISTANCE: Final = "_distance"
 _INDEXED_ROWS: Final = 10_000
-"""A flushed table of fewer rows is compared whole: that takes no longer than to read its graph."""
+"""The minimum rows of a flushed table to use its index; a scan is faster for smaller tables."""
 _REFINED: Final = 4
-"""How many times as many rows a flushed table's index finds as are then compared exactly."""
+"""The number of index candidates per result of a flushed table, which are compared exactly."""
 
 
 def nearest_rows(
@@ -52,10 +52,10 @@ def nearest_rows(
     overfetch: float = 1.0,
     is_exact: bool = False,
 ) -> pa.Table:
-    """Return the columns of the nearest rows, and how far each is.
+    """Return columns of the nearest rows, and their distances.
 
-    With `is_exact` the distances that an index of the table estimates are computed from the
-    vectors; they are anyhow where they have to be compared with those of shards.
+    `is_exact` recomputes the distances that an index of the base estimates from the vectors. They
+    are always recomputed if the results contain rows of shards.
     """
     read = with_catch_up(read, [search.field.id])
     projection = Projection.of(read.base.schema, paths, ())
@@ -74,7 +74,7 @@ def nearest_rows(
 def _nearest_of_shard(
     read: MergedRead, search: VectorSearch, wanted: Sequence[str], rows: FlushedRows | MemoryRows
 ) -> pa.Table:
-    """Return the nearest of some rows of a shard; many flushed ones are found by their index."""
+    """Return the nearest rows of a shard; large flushed tables use their index."""
     if isinstance(rows, FlushedRows):
         is_by_index = search.use_index and rows.table.num_rows >= _INDEXED_ROWS
         asked = replace(
@@ -96,7 +96,7 @@ def _nearest_of_base(
     newer: pa.Table,
     overfetch: float,
 ) -> pa.Table:
-    """Return the nearest rows of the table whose keys shards have no newer rows of."""
+    """Return the nearest rows of the base table without newer versions in shards."""
     most = search.count + len(newer)
     count = min(most, math.ceil(search.count * overfetch))
     while True:

@@ -1,18 +1,17 @@
-"""Rows of a shard under the schema that the table has now.
+"""Convert rows of a shard to the current schema of the table.
 
-A shard holds rows that were written under whatever schema the table had then. Columns are matched
-by the ids of their fields, which survive renames; a name says nothing, as a column that was dropped
-and another that was added since may share it:
+Rows of a shard were written with an earlier schema of the table. Columns are matched by field id,
+since ids survive renames. Names are not reliable: a dropped column and a new column may share one:
 
     written as      id 0   x 2
     table now       id 0   y 2   x 3
-    read as         y is what x was, x is null
+    read as         y has the values of the old x, x is null
 
-Only rows that carry no ids at all are matched by name. `_tombstone` is known by its name alone: its
-id in a flushed table is one that a column of the table may have got since.
+Only rows without any field ids are matched by name. `_tombstone` is always identified by its name,
+since a column of the table may have received its id later.
 
-What cannot be read as it was meant is refused: another type, a key or a column without nulls that
-the rows lack, and deletions if the table lost its key.
+Rows that cannot be converted are an error: the type of a column changed, a key or non-nullable
+column is missing in the rows, or the rows contain deletions and the table lost its primary key.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from lancelet.format.schema import Schema
 from lancelet.format.wire import parse_number
 
 TOMBSTONE: Final = "_tombstone"
-"""The column of a shard's rows that says which were deleted."""
+"""The column that marks deleted rows in a shard."""
 _FIELD_ID: Final = b"lance:field_id"
 _MARK: Final = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
 
 
 class IrreconcilableError(SchemaMismatchError, OSError):
-    """Rows of a shard cannot be read under the schema that the table has now."""
+    """Rows of a shard cannot be converted to the current schema of the table."""
 
 
 def stored_schema(base: Schema) -> Schema:
-    """Return the schema of a shard's rows: that of the table, and whether they were deleted.
+    """Return the schema of rows of a shard: the columns of the table, and a deletion mark.
 
-    A deleted row has its key alone, so that all other columns may be null.
+    A deleted row contains only its key, so that all other columns are nullable.
     """
     if not base.primary_key:
         return base
@@ -53,9 +52,9 @@ def stored_schema(base: Schema) -> Schema:
 
 
 def logged_schema(base: Schema) -> pa.Schema:
-    """Return the schema of entries of the log: that of rows, with the id of each field.
+    """Return the schema of log entries: the schema of rows, with field ids.
 
-    It has the metadata of the table too: the reference replays no entry without them.
+    It includes the metadata of the table, which the reference implementation requires for replay.
     """
     return pa.schema(
         [
@@ -67,12 +66,12 @@ def logged_schema(base: Schema) -> pa.Schema:
 
 
 def plain_schema(base: Schema) -> pa.Schema:
-    """Return the schema of a shard's rows in memory, without what its fields say of themselves."""
+    """Return the schema of rows in memory, without field metadata."""
     return pa.schema([field.remove_metadata() for field in stored_schema(base).to_arrow()])
 
 
 def logged_ids(schema: pa.Schema) -> set[int]:
-    """Return the ids of the fields that an entry has, those within others too."""
+    """Return the field ids of an entry, including nested fields."""
     found = set()
     waiting = [field for field in schema if field.name != TOMBSTONE]
     while waiting:
@@ -85,10 +84,10 @@ def logged_ids(schema: pa.Schema) -> set[int]:
 
 
 def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
-    """Return an entry's rows as `plain_schema` has them.
+    """Return the rows of an entry with the schema of `plain_schema`.
 
     Raises:
-        IrreconcilableError: The table has changed in a way that they cannot follow.
+        IrreconcilableError: The rows cannot be converted to the current schema of the table.
     """
     target, source = plain_schema(base), batch.schema
     has_ids = any(_id_of(each) is not None for each in source)
@@ -117,10 +116,10 @@ def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
 
 
 def reconcile_schema(stored: Schema, base: Schema) -> Schema:
-    """Return the schema under which a flushed table is read as if it were the table.
+    """Return a schema that reads a flushed table with the columns of the base table.
 
-    It has the names and the order of the table, and ids of the flushed table: a field that this
-    has not gets an id that is in none of its files, so that it reads as null.
+    It has the names and order of the base table, and the ids of the flushed table. A field that is
+    missing in the flushed table gets an unused id, so that it is read as null.
     """
     mark = next((each for each in stored.fields if each.name == TOMBSTONE), None)
     known = {node.id: node for field in stored.fields if field is not mark for node in field.walk()}
@@ -149,7 +148,7 @@ def _read_as(
 
 
 def _deletions(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which rows of an entry are deletions."""
+    """Return the deletion mask of an entry."""
     at = batch.schema.get_field_index(TOMBSTONE)
     if at < 0:
         return np.zeros(len(batch), np.bool_)
@@ -170,13 +169,13 @@ def _find(source: Sequence[pa.Field] | pa.Schema, field: Field, has_ids: bool) -
 
 
 def _fitted(column: pa.Array, source: pa.Field, field: Field, has_ids: bool) -> pa.Array:
-    """Return a column as a field of the table has it."""
+    """Convert a column to a field of the table."""
     target = field.to_arrow().remove_metadata().type
     stored = source.type
     if pa.types.is_struct(stored) and field.logical_type == "struct":
         inner = [stored.field(at) for at in range(stored.num_fields)]
-        # Entries of early writers have ids of whole columns only: what was renamed within them
-        # cannot be told from what was dropped.
+        # Entries of early writers only contain the ids of top-level columns, so that renamed and
+        # dropped nested fields cannot be distinguished.
         by_id = has_ids and any(_id_of(each) is not None for each in inner)
         if has_ids and not by_id and {x.name for x in inner} - {x.name for x in field.children}:
             raise _other_type(field.name, str(stored), str(target))
@@ -252,7 +251,7 @@ def _id_of(field: pa.Field) -> int | None:
 
 
 def _with_ids(arrow: pa.Field, field: Field) -> pa.Field:
-    """Return an Arrow field that carries the ids of a field and of those within it."""
+    """Return an Arrow field with the ids of a field and its children."""
     kind = arrow.type
     if pa.types.is_struct(kind):
         parts = zip((kind.field(at) for at in range(kind.num_fields)), field.children, strict=True)

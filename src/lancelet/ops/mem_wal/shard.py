@@ -1,18 +1,18 @@
 """The files of one shard: its states, its log and its flushed tables.
 
-    claim     read the last state, publish one with the next epoch; mark the log for the others
-    append    an entry of the log at the next position, which must be free
-    publish   the next state, unless another writer has claimed the shard
+    claim     read the last state, publish one with the next epoch; write a fence to the log
+    append    write a log entry at the next position, which must be free
+    publish   write the next state, unless another writer has claimed the shard
 
-Only one writer writes a shard. Another one that claims it leaves a mark at the position that the
-first would write next, so the first finds out that it was replaced.
+A shard has a single writer. A new writer that claims the shard writes a fence at the next log
+position of the previous writer, so that the next write of the previous writer fails.
 
-A reply that is lost is made up for by trying again and looking: an object with the bytes that were
-to be put is the one that was put, since states and entries name the epoch of their writer. Only
-claims are done again, as who claims at the same time writes the same.
+If the response to a write is lost, the write is retried. If the object already exists with the same
+bytes, the write was successful, since states and entries contain the epoch of their writer. Claims
+are repeated instead, because concurrent claimers write identical bytes.
 
-A claimer that was stopped before it left its mark may leave it late, at a position that belongs to
-a later writer. That one finds a mark of an epoch before its own, and goes on behind it.
+A claimer that is interrupted before it writes the fence may write it late, at a position of a later
+writer. The later writer ignores fences of earlier epochs and continues at the next position.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ _GENERATION: Final = b"generation"
 
 
 class FencedError(CommitError):
-    """Another writer has claimed the shard; open a writer of its own, which replays the log."""
+    """Another writer has claimed the shard; open a new writer, which replays the log."""
 
 
 class SealedError(InvalidInputError, OSError):
-    """Nobody may write the shard any more."""
+    """The shard is sealed and cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """How often what a store did not answer is put again, and after how long first."""
+    """The number of retries after a lost response, and the initial delay."""
 
     retries: int = 3
     delay_ms: int = 50
@@ -83,7 +83,7 @@ class Persistence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WalEntry:
-    """What was put at once; a fence has no rows."""
+    """The contents of a log entry; a fence has no rows."""
 
     position: int
     batches: tuple[pa.RecordBatch, ...]
@@ -91,17 +91,17 @@ class WalEntry:
 
     @property
     def is_fence(self) -> bool:
-        """Whether the entry only says that another writer has come."""
+        """Whether the entry is a fence of another writer."""
         return _FENCE in (self.schema.metadata or {})
 
     @property
     def writer_epoch(self) -> int:
-        """The epoch of the writer of the entry, 0 where it does not say."""
+        """The epoch of the writer of the entry, 0 if it is not recorded."""
         return self._noted(_EPOCH) or 0
 
     @property
     def generation(self) -> int | None:
-        """The generation that the rows belong to, None where the entry does not say."""
+        """The generation of the rows, None if it is not recorded."""
         return self._noted(_GENERATION)
 
     def _noted(self, key: bytes) -> int | None:
@@ -119,13 +119,13 @@ class Shard:
         scan_batch_size: int = 2,
         persistence: Persistence | None = None,
     ) -> None:
-        """Look at a shard; nothing is read yet.
+        """Access a shard, without reading anything.
 
         Args:
-            location: Where the table is.
-            shard_id: Which shard.
-            scan_batch_size: How many states are asked for at once when the last one is looked for.
-            persistence: How often requests are repeated that the store did not answer.
+            location: The location of the table.
+            shard_id: The id of the shard.
+            scan_batch_size: The number of concurrent requests when searching for the last state.
+            persistence: The retries of requests without a response.
         """
         self.shard_id = shard_id
         self.folder = shard_folder(shard_id)
@@ -135,7 +135,7 @@ class Shard:
         self._persistence = persistence or Persistence()
 
     def latest(self) -> ShardManifest | None:
-        """Return the last state, or None if nobody has written the shard."""
+        """Return the last state, or None if the shard was never written."""
         version = self._hint()
         found = self._state(version) if version else None
         if found is None:
@@ -149,10 +149,10 @@ class Shard:
                 version, found = version + 1, state
 
     def claim(self, spec_id: int, *, first_generation: int = 1) -> ShardManifest:
-        """Become the writer of the shard, and return its state.
+        """Claim the shard, and return its state.
 
-        What is in memory then has at least `first_generation`: a table may count generations as
-        merged that a shard of this id had elsewhere, and would pass over lower ones.
+        The generation in memory is at least `first_generation`: the table may have recorded merged
+        generations of an earlier shard with this id, and would skip lower generations.
         """
         try:
             claimed = self._claim(spec_id, first_generation)
@@ -164,17 +164,17 @@ class Shard:
         return self.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
 
     def publish(self, manifest: ShardManifest) -> ShardManifest:
-        """Publish a state as the writer of the shard, and return it."""
+        """Publish a state as the writer of the shard, and return the state."""
         return self._publish(manifest, self._put)
 
     def reopen(self) -> None:
-        """Let a shard be written again that was sealed; its epochs and positions go on."""
+        """Reopen a sealed shard; its epochs and log positions continue."""
         latest = self.latest()
         if latest is not None and latest.status == SEALED:
             self.publish(replace(latest, version=latest.version + 1, status=ACTIVE))
 
     def check_active(self, manifest: ShardManifest) -> None:
-        """Raise if nobody may write the shard."""
+        """Raise if the shard is sealed."""
         if manifest.status != ACTIVE:
             raise SealedError(
                 "the shard is sealed", shard=str(self.shard_id), status=manifest.status
@@ -201,7 +201,7 @@ class Shard:
             put(shard_manifest_path(manifest.version), manifest.render())
         except AlreadyExistsError as error:
             raise self.fenced(manifest.writer_epoch) from error
-        # The state counts from here on; a hint that is missing or old does no harm.
+        # The state is valid from here on; a missing or stale hint only costs additional requests.
         with suppress(StorageError):
             self.store.put_best_effort(
                 HINT_PATH, json.dumps({"version": manifest.version}).encode()
@@ -217,9 +217,9 @@ class Shard:
         epoch: int,
         generation: int,
     ) -> tuple[int, int]:
-        """Write an entry of the log, and return its position and how many bytes it has.
+        """Write a log entry, and return its position and its size in bytes.
 
-        `schema` says of each column which field it is; the batches have the same types.
+        `schema` contains the field ids of the columns; the batches have the same types.
         """
         notes = {_EPOCH: str(epoch).encode(), _GENERATION: str(generation).encode()}
         data = _stream(schema.with_metadata({**(schema.metadata or {}), **notes}), batches)
@@ -234,7 +234,7 @@ class Shard:
                 return position, len(data)
 
     def _is_late_mark(self, position: int, epoch: int) -> bool:
-        """Return whether a claimer left its mark there after another one had claimed the shard."""
+        """Return whether the fence at a position was written late, by an earlier claimer."""
         entry = self._entry(position)
         if entry is None or not entry.is_fence or entry.writer_epoch >= epoch:
             return False
@@ -242,7 +242,7 @@ class Shard:
         return latest is not None and latest.writer_epoch == epoch
 
     def entries(self, after: int) -> Iterator[WalEntry]:
-        """Yield the entries behind a position."""
+        """Yield the entries after a position."""
         position = after + 1
         while (entry := self._entry(position)) is not None:
             yield entry
@@ -254,7 +254,7 @@ class Shard:
         return entry is not None and entry.is_fence
 
     def _mark(self, manifest: ShardManifest) -> int:
-        """Write a fence at the next free position, and return that."""
+        """Write a fence at the next free position, and return the position."""
         position = max(manifest.last_seen, manifest.replay_after) + 1
         notes = {_FENCE: b"true", _EPOCH: str(manifest.writer_epoch).encode()}
         data = _stream(pa.schema([], metadata=notes), ())
@@ -267,7 +267,7 @@ class Shard:
                 return position
 
     def _put(self, path: str, data: bytes) -> None:
-        """Store an object if the name is free, again and again while the store does not answer."""
+        """Create an object if the name is free; retry while the store does not respond."""
         is_unknown = False
         for attempt in itertools.count():
             try:
@@ -334,7 +334,7 @@ class Shard:
             return 0
 
     def fenced(self, epoch: int) -> FencedError:
-        """Return what the writer of an epoch is told when another one has come."""
+        """Return the error for the writer of an epoch that was replaced."""
         latest = self.latest()
         return FencedError(
             "Writer fenced: another writer has claimed the shard",
@@ -345,7 +345,7 @@ class Shard:
 
 
 def list_shards(location: TableLocation) -> list[uuid.UUID]:
-    """Return the shards that a table has files of; other folders there are left alone."""
+    """Return the shards with files in a table; other folders are ignored."""
     found = location.store.list_delimited(MEM_WAL)
     names = [folder.rstrip("/").rpartition("/")[2] for folder in found.folders]
     return sorted(uuid.UUID(name) for name in names if _UUID.fullmatch(name))

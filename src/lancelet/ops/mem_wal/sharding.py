@@ -1,13 +1,13 @@
-"""Which shard a row belongs to.
+"""Assign rows to shards.
 
     unsharded            0
     identity             the value itself
     bucket, 8 buckets    murmur3(value) mod 8: 1 -> 2, 2 -> 7, 3 -> 1; null -> 0
-    year                 2024-05-17 -> 2024, of UTC where a column has a time zone
+    year                 2024-05-17 -> 2024, in UTC if a column has a time zone
     an expression        SQL over the columns of the table: `upper(country)`
 
-The hash is Murmur's of 32 bits. Numbers up to 32 bits are one word, longer ones two; of text, each
-byte behind the last whole word is a word of its own, with its sign.
+The hash is MurmurHash3 with 32 bits. Numbers of up to 32 bits are one word, larger numbers two. The
+bytes of a text after the last complete word are one sign-extended word each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHARD_KEYS: Final = {
         *(_T.is_float32, _T.is_float64, _T.is_date32, _T.is_timestamp, _T.is_time),
     ),
 }
-"""The types of columns that every implementation splits rows by."""
+"""The column types that all implementations support as shard keys."""
 _BUCKETS_MAX: Final = 1024
 _RESULT_TYPES: Final = (
     pa.bool_(),
@@ -56,9 +56,9 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class ShardingField:
-    """One value that tells shards apart, and how it follows from columns.
+    """A value that identifies a shard, and its computation from columns.
 
-    It has no slots, since programs write what `vars` returns of it.
+    It has no slots, so that programs can serialize it with `vars`.
     """
 
     field_id: str
@@ -71,14 +71,14 @@ class ShardingField:
 
 @dataclass(frozen=True)
 class ShardingSpec:
-    """How rows are split into shards."""
+    """A specification that assigns rows to shards."""
 
     spec_id: int
     fields: Sequence[ShardingField]
 
 
 def evaluate_spec(batch: pa.RecordBatch, spec: ShardingSpec, schema: Schema) -> pa.RecordBatch:
-    """Return the values that tell which shards rows belong to."""
+    """Return the shard key values of rows."""
     columns = [_evaluate(batch, each, schema) for each in spec.fields]
     fields = [
         pa.field(each.field_id, column.type, nullable=each.transform not in _NEVER_NULL)
@@ -88,7 +88,7 @@ def evaluate_spec(batch: pa.RecordBatch, spec: ShardingSpec, schema: Schema) -> 
 
 
 def check_shard_key(name: str, kind: pa.DataType, transform: str) -> None:
-    """Raise if other implementations do not split rows by a column of that type."""
+    """Raise if other implementations do not support a column type as shard key."""
     if not any(each(kind) for each in _SHARD_KEYS[transform]):
         raise UnsupportedError(
             f"the column {name!r} has a type which cannot be used as a shard key",
@@ -143,7 +143,7 @@ def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> p
 
 
 def _computed(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
-    """Return what an expression says of rows, in the type that the field promises."""
+    """Return the values of an expression, cast to the result type of the field."""
     if wanted.transform is not None:
         raise InvalidInputError(
             "shards follow from a transform or from an expression, not from both",
@@ -159,7 +159,7 @@ def _computed(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> p
 
 
 def _type_named(text: str) -> pa.DataType:
-    """Return a type by its name in a rule, such as `int32`, `utf8` or `large_utf8`."""
+    """Return the type with a name in a specification, such as `int32`, `utf8` or `large_utf8`."""
     known = {print_arrow_type(each).lower(): each for each in _RESULT_TYPES}
     found = known.get(text.lower().replace("_", ""))
     if found is not None:
@@ -182,7 +182,7 @@ def _years(values: pa.Array) -> pa.Array:
 
 
 def _without_nulls(values: pa.Array) -> pa.Array:
-    """Return values with any others in place of nulls."""
+    """Replace nulls by arbitrary values."""
     _, *data = values.buffers()
     return pa.Array.from_buffers(values.type, len(values), [None, *data], offset=values.offset)
 
@@ -219,7 +219,7 @@ def _two_words(numbers: npt.NDArray[np.uint64]) -> Words:
 
 
 def _hash_texts(texts: npt.NDArray[np.uint8]) -> Words:
-    """Return the hash of each row of bytes, which are of one length."""
+    """Return the hash of each row of bytes of equal length."""
     num_rows, length = texts.shape
     whole = length // 4 * 4
     words = np.ascontiguousarray(texts[:, :whole]).view("<u4").T if whole else ()
@@ -228,7 +228,7 @@ def _hash_texts(texts: npt.NDArray[np.uint8]) -> Words:
 
 
 def _mix(words: Sequence[Words], length: int, num_rows: int | None = None) -> Words:
-    """Mix words into a hash, for many values at once; a word of each value per array."""
+    """Mix words into the hashes of many values; `words` has one array per word."""
     found = np.zeros(len(words[0]) if num_rows is None else num_rows, np.uint32)
     with np.errstate(over="ignore"):
         for word in words:

@@ -1,13 +1,13 @@
-"""Tables of flushed rows: ordinary tables of one version, with files beside them to look keys up.
+"""Flushed tables: ordinary tables with one version, and files for key lookups.
 
-    1f0c9a2e_gen_3/_versions, data    the rows as they came; all but the last of a key are deleted
-    1f0c9a2e_gen_3/_indices           what the base has an index of; see `mem_wal.indices`
-    1f0c9a2e_gen_3/_pk_index          where each key is, if keys of the type have an order
-    1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
+    1f0c9a2e_gen_3/_versions, data    rows in insertion order; only the last row of a key is live
+    1f0c9a2e_gen_3/_indices           indices that the base table also has; see `mem_wal.indices`
+    1f0c9a2e_gen_3/_pk_index          the row offset of each key, if the key type is ordered
+    1f0c9a2e_gen_3/bloom_filter.bin   a Bloom filter of the keys
 
-Fields have the ids that they had in the base table, by which they are read when names and columns
-of the base have changed; see `mem_wal.reconcile`. A row that was deleted is there with its key
-alone, and `_tombstone` true.
+Fields have the ids of the base table, so that they can be read after columns of the base were
+renamed, added or dropped; see `mem_wal.reconcile`. A deleted row contains only its key, with
+`_tombstone` set.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_sstable(
     generation: int,
     indices: Sequence[MaintainedIndex] = (),
 ) -> SsTable:
-    """Write rows in the order they came as a table below the shard, with indices of them."""
+    """Write rows in insertion order as a table in the folder of the shard, with indices."""
     name = f"{surroundings.new_uuid().hex[:8]}_gen_{generation}"
     location = shard.location.below(f"{shard.folder}/{name}")
     schema, keys = stored_schema(base.schema), base.schema.primary_key
@@ -89,7 +89,7 @@ def write_sstable(
 
 
 def open_sstable(shard: Shard, path: str, base: Schema) -> Snapshot:
-    """Open a table of flushed rows, with the names and columns that the base table has now."""
+    """Open a flushed table with the current column names and columns of the base table."""
     stored = open_snapshot(shard.location.below(f"{shard.folder}/{path}"))
     try:
         schema = reconcile_schema(stored.schema, base)
@@ -100,7 +100,7 @@ def open_sstable(shard: Shard, path: str, base: Schema) -> Snapshot:
 
 
 def write_keys(folder: SegmentFolder, keys: pa.Table) -> None:
-    """Write where each key of a flushed table is."""
+    """Write the row offset of each key of a flushed table."""
     values = ordered_keys(keys)
     offsets = np.arange(len(values), dtype=np.uint64)
     BTree().train(IndexedRows(values.type, [(values, offsets)], len(values)), folder, Parameters())

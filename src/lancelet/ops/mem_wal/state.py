@@ -1,7 +1,7 @@
-"""What a table says of its write-ahead log: how rows are split into shards, and what is compacted.
+"""The recorded state of a write-ahead log: its shard specifications and merged generations.
 
-It is the system index `__lance_mem_wal`. A table gets it once; merges record in it how far each
-shard has come.
+The state is the system index `__lance_mem_wal`. It is created once, and merges update the
+generation of each shard.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WRITER_DEFAULTS: Final[Mapping[str, int | bool]] = {
     "backpressure_log_interval_ms": 30_000,
     "stats_log_interval_ms": 60_000,
 }
-"""How a writer behaves unless it is told otherwise."""
+"""The default options of writers."""
 
 
 _AT_LEAST: Final = {
@@ -62,15 +62,15 @@ _AT_LEAST: Final = {
     "max_memtable_batches": 1,
     "manifest_scan_batch_size": 1,
 }
-"""The least values of settings; those of others are 0."""
+"""The minimum values of options; 0 for options that are not listed."""
 
 
 class AlreadyInitializedError(InvalidInputError, OSError):
-    """The table has a write-ahead log already."""
+    """The table already has a write-ahead log."""
 
 
 class LeftShardsError(InvalidInputError, OSError):
-    """A table without a log has shards of an earlier one."""
+    """A table without a log contains shards of an earlier log."""
 
 
 class NotInitializedError(InvalidInputError, OSError):
@@ -79,16 +79,16 @@ class NotInitializedError(InvalidInputError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class MemWalState:
-    """What a version says of its log.
+    """The log state of a version.
 
     Attributes:
-        num_shards: How many shards there are, 0 where nobody counts them.
-        specs: How rows are split into shards.
-        maintained_indexes: The indices that shards build of their own rows.
-        maintains_all: Whether these are all indices; None where it is not said.
-        writer_defaults: How writers behave, by name.
-        compacted: The last generation of each shard that is in the table.
-        caught_up: The last generation of each shard that an index has, by its name.
+        num_shards: The number of shards, 0 if it is not fixed.
+        specs: The shard specifications.
+        maintained_indexes: The indices that shards build for their rows.
+        maintains_all: Whether shards build all indices; None if it is not recorded.
+        writer_defaults: The default options of writers, by name.
+        compacted: The last merged generation of each shard.
+        caught_up: The last indexed generation of each shard, by index name.
     """
 
     num_shards: int = 0
@@ -101,7 +101,7 @@ class MemWalState:
 
 
 def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
-    """Return what a version says of its log, or None if it has none."""
+    """Return the log state of a version, or None if the table has no log."""
     entry = log_entry(snapshot.indices.indices)
     if entry is None:
         return None
@@ -121,7 +121,7 @@ def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
 
 
 def require_mem_wal(snapshot: Snapshot) -> MemWalState:
-    """Return what a version says of its log, or raise if it has none."""
+    """Return the log state of a version; raise if the table has no log."""
     state = mem_wal_state(snapshot)
     if state is None:
         raise NotInitializedError(
@@ -139,9 +139,9 @@ def initialize_mem_wal(
     maintained: Sequence[str] | None = None,
     writer_config: Mapping[str, int | bool] | None = None,
 ) -> Snapshot:
-    """Give a table a write-ahead log."""
+    """Create a write-ahead log for a table."""
     check_settings(writer_config or {})
-    # The shards of a log that there is by now are left alone.
+    # Do not fence the shards of a log that was created concurrently.
     snapshot = refresh_snapshot(snapshot)
     if mem_wal_state(snapshot) is not None:
         raise AlreadyInitializedError(
@@ -179,10 +179,10 @@ def initialize_mem_wal(
 
 
 def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
-    """See to it that the log of a table knows of a shard, before rows of it are acknowledged.
+    """Record a shard in the table, before its rows are acknowledged.
 
-    Who drops a log lists its shards, and commits. A shard that is noted before was listed; one that
-    is noted meanwhile makes that commit conflict, and one that comes after finds no log.
+    Dropping a log lists its shards and commits. Shards that were recorded before are in this list,
+    a shard that is recorded concurrently causes a conflict, and a later shard finds no log.
     """
 
     def attempt(current: Snapshot) -> None:
@@ -191,7 +191,7 @@ def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
             return
         (entry,) = find_segments(current, MEM_WAL_INDEX)
         details = log_details(entry)
-        # With those of others, so that many who begin shards at once do not wait for each other.
+        # Record all listed shards, so that concurrent first writes need few commits.
         for each in {shard_id, *list_shards(current.location)} - known.keys():
             details.compacted_sstables.add(shard_id=uuid_to_proto(each), generation=0)
         publish(current, CreateIndex((with_log_details(entry, details),), (entry,)))
@@ -200,7 +200,7 @@ def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
 
 
 def fence_shards(snapshot: Snapshot, shard_ids: Iterable[uuid.UUID]) -> None:
-    """Fence the writers of shards that belong to no log, and raise if these have rows."""
+    """Fence the writers of shards without a log, and raise if such shards contain rows."""
     left = []
     for each in shard_ids:
         shard = Shard(snapshot.location, each)
@@ -222,7 +222,7 @@ def fence_shards(snapshot: Snapshot, shard_ids: Iterable[uuid.UUID]) -> None:
 
 
 def check_settings(settings: Mapping[str, int | bool]) -> None:
-    """Raise if no writer could behave so."""
+    """Raise if an option of writers is invalid."""
     for name, value in settings.items():
         if value < _AT_LEAST.get(name, 0):
             raise InvalidInputError(

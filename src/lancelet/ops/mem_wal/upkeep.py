@@ -1,15 +1,15 @@
-"""What is left of a write-ahead log when its rows are in the table: deleting files, and sealing.
+"""Delete files of merged rows, and seal shards.
 
     log       1 rows   2 fence   3 rows   4 rows       replayed up to 3: 1 and 3 are deleted
-    tables    generation 1, 2, 3                       every version has up to 2: these are deleted
+        tables    generation 1, 2, 3                       all versions contain 1 and 2: deleted
 
-The state of a shard forgets its tables before they are deleted. For that the shard is claimed, as
-by a writer; one that is open finds out when it writes next.
+Flushed tables are removed from the state of a shard before they are deleted. This requires a claim
+of the shard; the next write of an open writer fails.
 
-A fence stays, since the writer it is for may still try to write at its position and has to find
-it taken; so do the states of a shard, also when the log is dropped. A flushed table stays while any
-version of the table has not its rows, and as long as an index that shards maintain may not have
-them: each commit notes how far indices are.
+Fences are not deleted, because the fenced writer may still write at their position and must fail.
+The states of a shard also remain, even if the log is dropped. A flushed table is deleted when all
+versions of the table and all maintained indices contain its rows; each commit records the
+generations that indices cover.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _TABLE: Final = re.compile(r"[0-9a-f]{8}_gen_[0-9]+")
 
 
 class UnmergedShardsError(InvalidInputError, OSError):
-    """Rows of a shard are in the log or in flushed tables alone."""
+    """Rows of a shard are only in the log or in flushed tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedLog:
-    """What was deleted: entries of logs, and flushed tables."""
+    """The number of deleted log entries and flushed tables."""
 
     wal_entries: int = 0
     sstables: int = 0
 
 
 def collect_log(snapshot: Snapshot) -> CollectedLog:
-    """Delete the files of all shards that nobody will read any more."""
+    """Delete unneeded files of all shards."""
     entries = tables = 0
     compacted = _compacted_everywhere(snapshot)
     for shard_id in list_shards(snapshot.location):
@@ -72,16 +72,16 @@ def collect_log(snapshot: Snapshot) -> CollectedLog:
 
 
 def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
-    """See to it that nobody writes a shard any more, and return its last state.
+    """Prevent further writes to a shard, and return its last state.
 
     Raises:
-        InvalidInputError: The log has rows that are in no table yet.
-        SealedError: The shard is sealed already.
+        InvalidInputError: The log contains rows that are not flushed.
+        SealedError: The shard is already sealed.
     """
     shard = Shard(snapshot.location, shard_id)
     if shard.latest() is None:
         raise InvalidInputError("there is no such shard", shard=str(shard_id))
-    # Claiming fences a writer there may be, so nothing is added behind what is looked at.
+    # The claim fences a current writer, so that no entries are added after the check.
     claimed = shard.claim(0)
     waiting = [each.position for each in shard.entries(claimed.replay_after) if not each.is_fence]
     if waiting:
@@ -95,11 +95,11 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
 
 
 def drop_log(snapshot: Snapshot) -> Snapshot:
-    """Take the log from a table, with what its shards hold, and return the version without it.
+    """Drop the log of a table and the files of its shards, and return the version without it.
 
     Raises:
-        UnmergedShardsError: Rows of a shard are not in the table, which keeps its log.
-        LeftShardsError: The log is gone, but another library began a shard meanwhile.
+        UnmergedShardsError: A shard contains unmerged rows; the log is not dropped.
+        LeftShardsError: The log was dropped, but another library created a shard concurrently.
     """
 
     def attempt(current: Snapshot) -> tuple[Snapshot, list[uuid.UUID]]:
@@ -112,7 +112,7 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
             if manifest is not None and manifest.is_active:
                 seal_shard(current, shard_id)
                 _check_merged(current, shard_id, merged.get(shard_id, 0))
-        # Not done again on its own: a shard that was noted meanwhile has to be looked at.
+        # Not retried by the commit: a shard that was recorded concurrently must be checked.
         log = find_segments(current, MEM_WAL_INDEX)
         return publish(current, CreateIndex((), log)), shards
 
@@ -120,13 +120,13 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
     for shard_id in shards:
         shard = Shard(snapshot.location, shard_id)
         manifest = shard.latest()
-        # One that is active is of a log that others began meanwhile.
+        # An active shard belongs to a log that was created concurrently.
         if manifest is not None and not manifest.is_active:
             _delete_tables(shard, manifest, manifest.current_generation)
             _delete_entries(shard, manifest)
     late = set(list_shards(dropped.location)).difference(shards)
     if late and mem_wal_state(refresh_snapshot(dropped)) is None:
-        # Other libraries do not note the shards that they begin.
+        # Other libraries do not record the shards that they create.
         fence_shards(dropped, late)
     return dropped
 
@@ -144,13 +144,13 @@ def _check_merged(snapshot: Snapshot, shard_id: uuid.UUID, merged: int) -> None:
 
 
 def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
-    """Return the last generation of each shard that is in all versions and all indices."""
+    """Return the last generation of each shard that all versions and all indices contain."""
     least: dict[uuid.UUID, int] | None = None
     location = snapshot.location
     for version in open_entries(location, list_versions(location.store)):
         state = mem_wal_state(version)
         if state is None:
-            continue  # from before the table had a log
+            continue  # The version is older than the log.
         own = _in_all_indices(version, state)
         if least is None:
             least = own
@@ -159,9 +159,9 @@ def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
 
 
 def _in_all_indices(version: Snapshot, state: MemWalState) -> dict[uuid.UUID, int]:
-    """Return the last generation of each shard that is in a version and the indices it needs.
+    """Return the last generation of each shard that a version and its indices contain.
 
-    An index of which nothing is noted may lack anything.
+    An index without recorded generations may not contain any.
     """
     names = {index.name for index in version.indices.indices if not index.is_system}
     if state.maintains_all is False or state.maintained_indexes:
@@ -187,7 +187,7 @@ def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int
     gone = [table for table in manifest.sstables if table.generation <= compacted]
     if not gone:
         return 0
-    # Nobody may be led to a table that is not there, so the state forgets them first.
+    # Remove the tables from the state first, so that readers do not open deleted tables.
     own = manifest if not manifest.is_active else shard.claim(manifest.spec_id)
     left = tuple(table for table in own.sstables if table.generation > compacted)
     shard.publish(replace(own, version=own.version + 1, sstables=left))
@@ -198,9 +198,9 @@ def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int
 
 
 def _delete_attempts(shard: Shard, manifest: ShardManifest, tables: tuple[SsTable, ...]) -> None:
-    """Delete what writers left that could not publish what they flushed.
+    """Delete flushed tables that were never published.
 
-    The shard was just claimed, so whoever still flushes to a folder cannot publish it any more.
+    The shard was just claimed, so that earlier writers can no longer publish a table.
     """
     known = {each.path for each in (*manifest.sstables, *tables)}
     for folder in shard.store.list_delimited("").folders:

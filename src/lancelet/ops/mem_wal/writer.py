@@ -1,20 +1,19 @@
-"""The one writer of a shard: rows in memory, safe in the log, and flushed as tables.
+"""Write to a shard: rows are stored in memory and in the log, and flushed as tables.
 
-open     the entries that are in no table yet are brought to the schema of the table, and if that
-         can be done the shard is claimed
-put      the rows go to the log, then into memory: what returned is not lost
-flush    the rows in memory become a table, and the shard says so
+open     convert unflushed log entries to the schema of the table, then claim the shard
+put      write the rows to the log, then to memory; they are durable on return
+flush    write the rows in memory as a table, and publish it in the state of the shard
 
-Any number of threads may put. One of them at a time talks to the store; it takes along what others
-brought meanwhile, so that many small puts share an entry of the log:
+Puts are thread-safe. One thread at a time writes to the store, including the pending puts of other
+threads, so that many small puts share a log entry:
 
     thread 1    put a ... entry 7 ... done
     thread 2       put b   waits       entry 8: b c   done
     thread 3         put c   waits                    done
 
-With `durable_write=False` a put returns when its rows are in memory. They go to the log when there
-are `max_wal_buffer_size` bytes of them, and after `max_wal_flush_interval_ms` at the latest; a
-process that ends before has lost them.
+With `durable_write=False`, a put returns when its rows are in memory. They are written to the log
+when they reach `max_wal_buffer_size` bytes, and after `max_wal_flush_interval_ms` at the latest. If
+the process terminates earlier, they are lost.
 """
 
 from __future__ import annotations
@@ -71,24 +70,24 @@ _MS: Final = 1 / 1000
 
 
 class ClosedWriterError(InvalidInputError, OSError):
-    """The writer was closed."""
+    """The writer is closed."""
 
 
 class LostWriterError(CommitError):
-    """Nobody knows what the log has of this writer; open another one, which replays it."""
+    """The contents of the log are unknown after an error; open a new writer, which replays it."""
 
 
 class NoKeyError(InvalidInputError, OSError):
-    """Rows are deleted by their primary key, and there is none."""
+    """Deletions require a primary key, and the table has none."""
 
 
 class PutError(SchemaMismatchError, OSError):
-    """Rows do not fit the table."""
+    """The rows do not match the table."""
 
 
 @dataclass(slots=True)
 class WriterCounts:
-    """What a writer did so far."""
+    """Counters of a writer."""
 
     puts: int = 0
     put_ns: int = 0
@@ -103,7 +102,7 @@ class WriterCounts:
 
 @dataclass(frozen=True, slots=True)
 class WriterView:
-    """What a writer holds at one moment: the state of its shard, and the rows in memory."""
+    """A consistent view of a writer: the state of its shard, and the rows in memory."""
 
     manifest: ShardManifest
     rows: pa.Table
@@ -111,7 +110,7 @@ class WriterView:
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """A put whose rows are not in the log yet."""
+    """A pending put, which is not in the log yet."""
 
     write: Write
     is_done: bool = False
@@ -119,21 +118,21 @@ class _Pending:
 
 
 class MemWalWriter:
-    """Writes a shard until it is closed, or another writer claims the shard."""
+    """Writes to a shard until it is closed, or until another writer claims the shard."""
 
     def __init__(
         self, base: Snapshot, shard_id: uuid.UUID, config: Mapping[str, int | bool | None]
     ) -> None:
-        """Replay the log of a shard, and claim it.
+        """Replay the log of a shard, and claim the shard.
 
-        Whatever is wrong with the call or the log raises before the shard is claimed, and leaves
-        the writer that it has alone.
+        Invalid arguments and invalid logs raise before the shard is claimed, so that a current
+        writer is not affected.
 
         Args:
-            base: A version of the table. The writer is for the latest one, whose columns rows
-                that were logged meanwhile may have.
-            shard_id: Which shard.
-            config: How to behave, by the names of `WRITER_DEFAULTS`, before those of the table.
+            base: A version of the table. The writer uses the latest version, since the log may
+                contain columns that were added later.
+            shard_id: The id of the shard.
+            config: Options as in `WRITER_DEFAULTS`, which take precedence over those of the table.
         """
         base = refresh_snapshot(base)
         state = require_mem_wal(base)
@@ -176,30 +175,30 @@ class MemWalWriter:
 
     @property
     def rows(self) -> pa.Table:
-        """The rows in memory, in the order they came."""
+        """The rows in memory, in insertion order."""
         return self.view().rows
 
     @property
     def num_batches(self) -> int:
-        """In how many batches they came."""
+        """The number of batches in memory."""
         return len(self._visible())
 
     @property
     def rows_max(self) -> int:
-        """How many rows a put takes at most."""
+        """The maximum number of rows of a put."""
         return self._limits.num_rows
 
     def view(self) -> WriterView:
-        """Return what readers are to see of the shard at this moment."""
+        """Return a consistent view of the shard for readers."""
         with self._lock:
             return WriterView(self.manifest, pa.Table.from_batches(self._visible(), self._arrow))
 
     def put(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write rows; unless the writer was told otherwise they are in the log on return."""
+        """Write rows; with `durable_write`, they are in the log on return."""
         self._write([self._fitted(batch) for batch in batches if batch.num_rows])
 
     def delete(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Delete rows by their keys; other columns are left alone."""
+        """Delete rows by key; other columns are ignored."""
         if not self._keys:
             raise NoKeyError(
                 "delete requires a primary key, but this shard has no primary key columns"
@@ -207,11 +206,11 @@ class MemWalWriter:
         self._write([self._deletion(batch) for batch in batches if batch.num_rows])
 
     def flush(self) -> None:
-        """Make a table of the rows in memory."""
+        """Write the rows in memory as a table."""
         self._in_turn(self._flush_all)
 
     def log_pending(self) -> None:
-        """Put rows into the log that are in memory alone; what fails is tried again later."""
+        """Write rows to the log that are only in memory; failures are retried later."""
         if self._queue:
             try:
                 self._in_turn(self._log_all)
@@ -219,13 +218,13 @@ class MemWalWriter:
                 LOGGER.warning("shard %s: writing the log failed: %s", self.shard.shard_id, error)
 
     def close(self) -> None:
-        """Flush, and write no more."""
+        """Flush, and close the writer."""
         if self._is_closed:
             return
         try:
             self.flush()
         except LanceletError:
-            # A writer that was replaced can do no more; any other may be closed again.
+            # A failed close can be repeated, unless the writer was replaced.
             if self._lost is not None:
                 self._end()
             raise
@@ -246,7 +245,7 @@ class MemWalWriter:
                 for each in shard.entries(latest.replay_after)
             }
         spec_id = _spec_id(state)
-        # Counted from behind what the table has of a shard of that id, be it another table's.
+        # Start after the merged generations of this shard id, which may be from an earlier shard.
         first = state.compacted.get(shard.shard_id, 0) + 1
         self.manifest = shard.claim(spec_id, first_generation=first)
         if shard.shard_id not in state.compacted:
@@ -267,18 +266,18 @@ class MemWalWriter:
             logged |= logged_ids(entry.schema)
         self._check_columns(logged)
         if self._position < self.manifest.last_seen:
-            # Entries are missing before our own mark: a later writer flushed them, and they were
-            # collected. Positions that are free now are not for us.
+            # Entries before the fence of this writer are missing: a later writer flushed them, and
+            # they were deleted. The free positions belong to the later writer.
             raise shard.fenced(self.manifest.writer_epoch)
         if generations - {None, self.manifest.current_generation}:
-            # Entries of one generation must follow each other, and those that are to come have
-            # the one that is counted now.
+            # The entries of a generation must be contiguous, and new entries belong to the current
+            # generation.
             self._flush_memory()
 
     def _check_columns(self, logged: set[int]) -> None:
-        """Raise if rows of the log have columns that were added since the version was opened.
+        """Raise if log entries contain columns that were added after the version was opened.
 
-        A flush under that version would lose what they hold.
+        A flush with the older version would lose their values.
         """
         unknown = logged - {node.id for node in self.base.schema.walk()}
         if unknown and unknown & {node.id for node in refresh_snapshot(self.base).schema.walk()}:
@@ -337,7 +336,7 @@ class MemWalWriter:
         return write
 
     def _make_room(self, write: Write) -> None:
-        """Wait until what is in no table, or not even in the log, leaves room for more."""
+        """Wait until flushes and log writes free enough memory."""
         most, most_queued = (
             self._config["max_unflushed_memtable_bytes"],
             self._config["max_wal_buffer_size"],
@@ -357,7 +356,7 @@ class MemWalWriter:
     def _in_turn(
         self, work: Callable[[], None], *, unless: Callable[[], bool] = lambda: False
     ) -> None:
-        """Do what talks to the store when no other thread does, unless it is needless by then."""
+        """Run an action that uses the store exclusively, unless it has become unnecessary."""
         seconds = self._config["backpressure_log_interval_ms"] * _MS or None
         began = surroundings.monotonic()
         with self._lock:
@@ -387,16 +386,16 @@ class MemWalWriter:
             self._log_some()
 
     def _log_some(self) -> None:
-        """Put the oldest rows that are not in the log there, as one entry; it is our turn.
+        """Write the oldest pending puts to the log as one entry; requires the turn of this thread.
 
-        Who waits for them is told if that fails; rows that nobody waits for stay, and it raises.
+        A failure is reported to the puts that wait for it; other puts remain pending.
         """
         needs_room = not self._memory.held.fits(self._queue[0].write, self._limits)
         group = self._next_group(Held() if needs_room else self._memory.held)
         try:
             self._check_not_lost()
             if needs_room:
-                # An entry belongs to one generation, so what is in memory goes first.
+                # An entry belongs to a single generation, so flush the rows in memory first.
                 self._flush_memory()
             self._log_group(group)
         except LanceletError as error:
@@ -427,7 +426,7 @@ class MemWalWriter:
             self.counts.wal_ns += time.perf_counter_ns() - began
 
     def _next_group(self, held: Held) -> list[_Pending]:
-        """Return the rows that one entry takes: as many puts as fit it, and one at least."""
+        """Return the pending puts for the next entry, at least one."""
         num_bytes, group = 0, list[_Pending]()
         with self._lock:
             for each in self._queue:
@@ -448,7 +447,7 @@ class MemWalWriter:
             self._lock.notify_all()
 
     def _forget(self, pending: _Pending) -> None:
-        """See to it that rows whose put was interrupted are not logged later."""
+        """Remove the rows of interrupted puts from the queue, so that they are not logged later."""
         with self._lock:
             if not pending.is_done:
                 self._queue.remove(pending)
@@ -461,12 +460,12 @@ class MemWalWriter:
         try:
             self._in_turn(self._flush_memory, unless=is_roomy)
         except LanceletError as error:
-            # The rows are in the log, so the put that filled the memory has done its work. Later
-            # ones try again, and raise when there is no room left; so do `flush` and `close`.
+            # The put is successful, since its rows are in the log. Later puts retry the flush and
+            # raise when the memory limit is reached; `flush` and `close` also raise.
             LOGGER.warning("shard %s: flushing failed: %s", self.shard.shard_id, error)
 
     def _flush_memory(self) -> None:
-        """Make a table of what is in memory; it is our turn."""
+        """Write the rows in memory as a table; requires the turn of this thread."""
         memory = self._memory
         if not memory.batches:
             return
@@ -499,9 +498,9 @@ class MemWalWriter:
             self.counts.flush_ns += time.perf_counter_ns() - began
 
     def _check_log_is_there(self) -> None:
-        """Raise if the table lost its log, as when its rows were replaced: nobody reads the shard.
+        """Raise if the table lost its log, for example because its rows were overwritten.
 
-        Asked when rows are flushed, so a writer notes it late, but what was put costs no request.
+        This is checked at flushes only, so that puts need no additional request.
         """
         try:
             state = mem_wal_state(refresh_snapshot(self.base))
@@ -523,7 +522,7 @@ class MemWalWriter:
             return [*self._memory.batches, *queued]
 
     def _note_loss(self, error: BaseException) -> None:
-        """Write no more if another writer came, or if nobody knows what the store has of us."""
+        """Close the writer if it was replaced, or if the result of a write is unknown."""
         is_unknown = isinstance(error, CommitOutcomeUnknownError) or not isinstance(
             error, Exception
         )
@@ -547,7 +546,7 @@ class MemWalWriter:
             ) from self._lost
 
     def _tell(self) -> None:
-        """Say in the log of the program how it goes, once in an interval."""
+        """Log the counters of the writer, once per interval."""
         seconds = self._config["stats_log_interval_ms"] * _MS
         now = surroundings.monotonic()
         if seconds and now - self._told_at >= seconds:
@@ -568,7 +567,7 @@ class MemWalWriter:
             )
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows in the order and of the types of the table, with a mark that they live."""
+        """Return rows with the columns and types of the table, marked as not deleted."""
         known = {*self._arrow.names} - ({TOMBSTONE} if self._keys else set())
         unknown = [name for name in batch.schema.names if name not in known]
         if unknown or len(set(batch.schema.names)) < batch.num_columns:
@@ -607,7 +606,7 @@ class MemWalWriter:
 
 
 def _start_ticking(writer: MemWalWriter, seconds: float, stop: threading.Event) -> None:
-    """Let a writer write its log again and again, as long as it is there and open."""
+    """Write the log periodically while the writer exists and is open."""
     ref = weakref.ref(writer, lambda _: stop.set())
 
     def tick() -> None:
@@ -646,7 +645,7 @@ def _spec_id(state: MemWalState) -> int:
 
 
 def _settings(state: MemWalState, config: Mapping[str, int | bool | None]) -> dict[str, int]:
-    """Return how to behave: as the caller says, else as the table does, else by default."""
+    """Return the options of a writer, from the caller, the table or the defaults."""
     stored = {name: _parsed(name, text) for name, text in state.writer_defaults.items()}
     given = {name: value for name, value in config.items() if value is not None}
     settings = {**WRITER_DEFAULTS, **stored, **given}

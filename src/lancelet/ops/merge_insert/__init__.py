@@ -1,10 +1,10 @@
-"""Merging new rows into a table by key: update what matches, insert what does not, delete.
+"""Merge rows into a table by key: update or delete matching rows, insert other rows.
 
-`spec` says what to do, `key_index` finds which rows match, `join` does it for a whole table,
-`changes` decides what happens to each row, `execute` writes and commits it.
+`spec` defines a merge, `key_index` finds matching rows, `join` matches a whole table, `decide`
+selects the action for each row, and `execute` writes and commits the result.
 """
 
-# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - modules are imported lazily; these imports are for type checkers only
 
 from typing import TYPE_CHECKING
 

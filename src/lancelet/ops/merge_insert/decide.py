@@ -1,12 +1,12 @@
-"""What happens to each row: which pairs are updated, which rows go, which source rows come in.
+"""Select the action for each row: pairs to update, rows to delete and source rows to insert.
 
     matches    (0, a) (1, b) (1, c)      source rows 0 to 3
-    update     all pairs, or those for which the condition is true
+    update     all pairs, or pairs that match the condition
     delete     a b c
     insert     2 3
 
-A row of the table that two source rows would update is an error, which names the key: which of the
-two should win is nowhere said.
+If several source rows would update a row of the table, the merge fails with an error that contains
+the key, since the result would be ambiguous.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ NO_ROWS = Matches(np.empty(0, np.int64), np.empty(0, np.uint64))
 
 
 class MergeMatchError(InvalidInputError, OSError):
-    """Rows of the source match in a way that the merge does not allow."""
+    """The source has matches that the merge does not allow."""
 
 
 class MergeConditionError(ExpressionError, OSError):
-    """The condition of a merge cannot be understood."""
+    """The condition of a merge is invalid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """What happens to rows.
+    """The actions for all rows.
 
-    `deleted` are rows of the table that go without another in their place, by fragment;
-    `inserted` says it for each source row.
+    `deleted` contains the rows of the table to delete without replacement, by fragment; `inserted`
+    is a mask of the source rows.
     """
 
     updates: Matches
@@ -64,7 +64,7 @@ class Decision:
 
 
 def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) -> Decision:
-    """Return what happens to each row, given which have the same keys."""
+    """Return the action for each row, given the matches."""
     matches, taken = joined.matches, np.ones(source.rows.num_rows, np.bool_)
     if spec.duplicates is Duplicates.FIRST_SEEN:
         taken = joined.first == np.arange(len(taken))
@@ -98,7 +98,7 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
 
 
 def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: ExpressionLike) -> Expression:
-    """Return a condition over `source.` and `target.` columns, ready to run."""
+    """Compile a condition over `source.` and `target.` columns."""
     sides = {"source": list(rows), "target": list(scan_schema(snapshot.schema))}
     schema = pa.schema([(name, pa.struct(fields)) for name, fields in sides.items()])
     try:
@@ -110,7 +110,7 @@ def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: Expression
 def _fulfilling(
     snapshot: Snapshot, source: Source, condition: ExpressionLike | None, matches: Matches
 ) -> Matches:
-    """Return the matches for which a condition is true."""
+    """Return the matches that satisfy a condition."""
     if condition is None:
         return matches
     bound = compile_condition(snapshot, source.rows.schema, condition)
@@ -127,7 +127,7 @@ def _fulfilling(
 def batches_of_matches(
     source: Source, matches: Matches
 ) -> Iterator[tuple[pa.RecordBatch, Matches]]:
-    """Yield matches, with the source row of each, in the order of the source."""
+    """Yield matches with their source rows, in source order."""
     for placed in source.rows.batches():
         own = matches.between(placed.first, placed.stop)
         if not len(own):
@@ -181,7 +181,7 @@ def _key_text(source: Source, row: int) -> str:
 def _unmatched(
     snapshot: Snapshot, condition: ExpressionLike | None, matched: UInt64s
 ) -> dict[int, Int64s]:
-    """Return the rows of the table that no source row matches, by fragment."""
+    """Return the rows of the table without a matching source row, by fragment."""
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=condition))
     kept = rows_by_fragment(matched)
     nothing = np.empty(0, np.int64)

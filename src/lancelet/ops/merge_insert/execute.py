@@ -1,13 +1,13 @@
-"""Merging rows into a table and committing the result.
+"""Execute a merge and commit the result.
 
-source read once -> matched -> decided -> rows written -> committed
-^ again from here, over the latest version, where others were first
+read the source -> match keys -> select actions -> write rows -> commit
+                   ^ repeated on the latest version after a conflict
 
-The rows that a merge writes: what the source brings, over what the table has.
+Written rows combine the values of the source and the table:
 
 table   id 7, name "a", s{x 1, y 2}
 source  id 7, s{y 9}
-row     id 7, name "a", s{x 1, y 9}        inserted rows have null where the table has nothing
+row     id 7, name "a", s{x 1, y 9}        inserted rows have nulls for missing values
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ROWS_AT_ONCE: Final = 65536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """The version after a merge, and what it did."""
+    """The version after a merge, and its statistics."""
 
     snapshot: Snapshot
     statistics: MergeStatistics
@@ -68,7 +68,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedMerge:
-    """Files that were written, and the operation that makes them part of the table."""
+    """Written files, and the operation that adds them to the table."""
 
     operation: Update
     affected: AffectedRows | None
@@ -84,7 +84,7 @@ def merge_rows(
     retries: Retries | None = None,
     options: CommitOptions | None = None,
 ) -> Merged:
-    """Merge rows into the latest version there is then."""
+    """Merge rows into the latest version."""
     spec.check()
     attempts = 0
     with prepared(snapshot.schema, stream, spec) as source:
@@ -109,14 +109,14 @@ def merge_rows(
 
 
 def merge_uncommitted(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> PreparedMerge:
-    """Write what a merge changes and leave the commit to the caller."""
+    """Write the result of a merge without a commit."""
     spec.check()
     with prepared(snapshot.schema, stream, spec) as source:
         return prepare_merge(snapshot, source, spec)
 
 
 def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> ChangeReport:
-    """Return what a merge would do."""
+    """Return the effect of a merge without writing."""
     dry_run = DryRun.of(snapshot)
     done = merge_uncommitted(dry_run.snapshot, stream, spec)
     did = done.statistics
@@ -125,7 +125,7 @@ def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> Chan
 
 
 def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> PreparedMerge:
-    """Write what a merge changes and return what is left to be committed."""
+    """Write the result of a merge, and return the operation to commit."""
     check_generations(snapshot.indices.indices, spec.compacted)
     check_generations(snapshot.indices.indices, spec.unmerged)
     in_place = spec.mode is RewriteMode.COLUMNS
@@ -137,7 +137,7 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
     report("match keys", 1, 1)
     if in_place:
         operation, did = rewrite_columns(snapshot, source, decision.updates)
-        # Without the rows that it affects, any other change to its fragments is a conflict.
+        # Without the affected rows, any concurrent change of the fragments is a conflict.
         did = replace(did, num_skipped_duplicates=decision.num_skipped)
         operation = replace(operation, compacted_sstables=spec.compacted)
         return PreparedMerge(operation, None, did)
@@ -186,10 +186,10 @@ def _rewrite_rows(
 
 
 def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAreNew:
-    """Return a check that rows which others added have none of the keys that were inserted.
+    """Return a check that concurrently added rows do not contain inserted keys.
 
-    Filters of keys may be wrong about that, and appends have none. Looking costs the key columns
-    of the new fragments, doing the merge again would cost everything.
+    Key filters have false positives, and appends have no filter. The check reads the key columns of
+    the new fragments, which is cheaper than repeating the merge.
     """
     known = set(snapshot.fragments.ids.tolist())
 
@@ -205,10 +205,10 @@ def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAr
 def updated_rows(
     snapshot: Snapshot, source: Source, updates: Matches
 ) -> Iterator[tuple[pa.RecordBatch, UInt64s]]:
-    """Yield rows as they are after the update, and the addresses they have now.
+    """Yield updated rows, and the addresses of the old rows.
 
-    Rows that need values of the table come in the order of the table, if the source can be read
-    in any order; others come in the order of the source.
+    Rows that need values of the table have table order if the source supports random access;
+    otherwise, rows have source order.
     """
     missing = tuple(_not_brought(snapshot.schema, source.part))
     for rows, own in _ordered(source, updates, by_address=bool(missing)):
@@ -223,7 +223,7 @@ def updated_rows(
 def inserted_rows(
     snapshot: Snapshot, source: Source, inserted: Bools
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield rows that are inserted: as they are written, and as the source has them."""
+    """Yield inserted rows in the written form and in the source form."""
     for placed in source.rows.batches():
         own = inserted[placed.first : placed.stop]
         if not own.any():
@@ -235,7 +235,7 @@ def inserted_rows(
 def complete(
     schema: Schema, part: Schema, rows: pa.RecordBatch, base: pa.RecordBatch | None
 ) -> pa.RecordBatch:
-    """Return rows with all fields of a schema: their own, else those of `base`, else null."""
+    """Return rows with all fields of a schema, from the rows, from `base`, or null."""
     brought = {field.id: field for field in part.fields}
     columns = []
     for field in schema.fields:
@@ -258,7 +258,7 @@ def _ordered(
     for first in range(0, len(order), _ROWS_AT_ONCE):
         chosen = order[first : first + _ROWS_AT_ONCE]
         start = 0
-        # Texts of more than 2 GiB come as several batches.
+        # Strings of more than 2 GiB are split into several batches.
         for rows in source.rows.take(updates.rows[chosen]).combine_chunks().to_batches():
             own = chosen[start : start + rows.num_rows]
             start += rows.num_rows
@@ -268,7 +268,7 @@ def _ordered(
 def _stored(
     snapshot: Snapshot, fields: Sequence[Field], addresses: UInt64s
 ) -> Iterator[pa.RecordBatch | None]:
-    """Yield columns of rows as they would be written again; None if there are none."""
+    """Yield the table values of `fields` in writable form; None if there are no fields."""
     if not fields:
         yield None
         return
@@ -285,7 +285,7 @@ def _stored(
 
 
 def _not_brought(schema: Schema, part: Schema) -> Iterator[Field]:
-    """Yield the columns of which the table's values are needed."""
+    """Yield the columns that need values of the table."""
     brought = {field.id: field for field in part.fields}
     for field in schema.fields:
         if brought.get(field.id) != field:
@@ -319,7 +319,7 @@ def _overlaid(
 
 
 def _written_type(field: Field) -> pa.DataType:
-    """Return the type in which values of a field are written: blobs by their bytes."""
+    """Return the type of written values; blobs are written as bytes."""
     if field.is_blob:
         return pa.large_binary()
     if field.logical_type == logical_type.STRUCT:

@@ -1,4 +1,4 @@
-"""What a merge does step by step, and what it took.
+"""Explain the steps of a merge, with metrics if it was executed.
 
 MergeInsert: on=[id], when_matched=UpdateAll, when_not_matched=InsertAll, ...
   HashJoin: on=[id], build=source, probe=table
@@ -32,14 +32,14 @@ from lancelet.table.snapshot import Snapshot
 
 
 class UnplannedMergeError(UnsupportedError, OSError):
-    """What a merge will do is known only once the keys of its rows are."""
+    """The steps of a merge depend on the keys of its rows."""
 
 
 def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec) -> str:
-    """Return the steps of a merge of rows of a schema, by default that of the table.
+    """Return the steps of a merge with a source schema, by default the schema of the table.
 
     Raises:
-        UnplannedMergeError: An index has the keys; whether it is asked depends on the rows.
+        UnplannedMergeError: The key has an index, whose use depends on the rows.
     """
     spec.check()
     paths = [tuple(part.name for part in snapshot.schema.fields_on_path(on)) for on in spec.on]
@@ -58,7 +58,7 @@ def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec)
 
 
 def analyze_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> str:
-    """Do all of a merge but writing and committing, and return its steps with what they took."""
+    """Execute a merge without writing and committing, and return its steps with metrics."""
     spec.check()
     dry_run = DryRun.of(snapshot)
     started = time.perf_counter()

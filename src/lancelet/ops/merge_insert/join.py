@@ -1,12 +1,12 @@
-"""Which rows of a table have the keys of which source rows.
+"""Match the rows of a table with source rows by key.
 
     source  0: 7   1: 3   2: 7        table   0: 3   1: 7   2: 8   3: 7
     matches (1, 0) (0, 1) (2, 1) (0, 3) (2, 3)
 
-The index is made of the source, and the key columns of the table stream past it, a split of a
-fragment at a time and several side by side. Nothing else of the table is read. Zones of rows
-that cannot have a key of the source are not read either, nor are rows that an index on the key
-leaves out, where it is cheaper to ask one.
+The source is the build side of a hash join. The key columns of the table are the probe side, which
+is scanned in parallel, one split of a fragment at a time. Other columns of the table are not read.
+Zones that cannot contain a source key are skipped. An index on the key further reduces the rows if
+it is expected to be cheaper than a scan.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
 
 _ROWS_PER_KEY: Final = 1 << 15
-"""An index reads a page or so for each key, about as much work as reading so many keys in a row."""
+"""The number of rows with the scan cost of one index lookup, which reads about one page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Pairs of a source row and the address of a row of the table, by source row."""
+    """Pairs of a source row and a row address, sorted by source row."""
 
     rows: Int64s
     addresses: UInt64s
 
     def __len__(self) -> int:
-        """Return how many pairs there are."""
+        """Return the number of pairs."""
         return len(self.rows)
 
     @staticmethod
     def of(rows: Int64s, addresses: UInt64s) -> Matches:
-        """Return pairs by source row; those of one row stay in their order."""
+        """Sort pairs by source row; the sort is stable."""
         if bool((rows[1:] >= rows[:-1]).all()):
             return Matches(rows, addresses)
-        # Mostly a row has one match, and then each finds its place without being compared.
+        # Source rows usually have one match, so that pairs can be scattered without sorting.
         place = np.full(int(rows.max()) + 1, -1, np.int64)
         place[rows] = np.arange(len(rows))
         order = place[place >= 0]
@@ -61,18 +61,18 @@ class Matches:
         return Matches(rows[order], addresses[order])
 
     def where(self, chosen: Bools) -> Matches:
-        """Return some of the pairs."""
+        """Return a selection of the pairs."""
         return self if chosen.all() else Matches(self.rows[chosen], self.addresses[chosen])
 
     def between(self, first: int, stop: int) -> Matches:
-        """Return the pairs of the source rows from one to before another."""
+        """Return the pairs of source rows from `first` to `stop`, exclusive."""
         low, high = np.searchsorted(self.rows, [first, stop])
         return Matches(self.rows[low:high], self.addresses[low:high])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """The matches of all source rows, and for each source row the first one with its key."""
+    """The matches of all source rows, and the first source row with the same key."""
 
     matches: Matches
     first: Int64s
@@ -87,10 +87,10 @@ def join(
     *,
     uses_index: bool = True,
 ) -> Joined:
-    """Return which rows of a version, or of some fragments, have the keys of which source rows.
+    """Match the rows of a version, or of some of its fragments, with source rows.
 
-    `steps` are conditions that every row with a key of the source fulfils. If the keys are few,
-    indices are asked for rows that fulfil them, and only these rows are read.
+    `steps` are conditions that all rows with a source key satisfy. If there are few keys, indices
+    select the rows that satisfy these conditions, and only these rows are read.
     """
     plan = plan_keys(snapshot, key, steps, uses_index=uses_index)
     plan = replace(plan, options=replace(plan.options, fragments=fragments))
@@ -111,7 +111,7 @@ def join(
 
 
 def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches]:
-    """Return the matches of the first source row of each key, a part for each split."""
+    """Return the matches of the first source row of each key, by split."""
 
     def matches_of(split: Split) -> Matches:
         offsets = split.offsets
@@ -127,7 +127,7 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
 
 
 def _with_repeats(matches: Matches, first: Int64s) -> Matches:
-    """Return matches of the first row of each key, and those of later rows with the same key."""
+    """Add the matches of later source rows with the same key to those of the first rows."""
     later = np.flatnonzero(first != np.arange(len(first)))
     if not len(later) or not len(matches):
         return matches
@@ -142,7 +142,7 @@ def _with_repeats(matches: Matches, first: Int64s) -> Matches:
 
 
 def _is_sooner_found(step: FilterStep, num_rows: int) -> bool:
-    """Return whether an index finds keys before they are found by reading all there are."""
+    """Return whether index lookups are expected to be cheaper than a scan."""
     if not isinstance(step.expression, ex.In):
         return False
     return len(step.expression.values) * _ROWS_PER_KEY <= num_rows
@@ -151,7 +151,7 @@ def _is_sooner_found(step: FilterStep, num_rows: int) -> bool:
 def plan_keys(
     snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep], *, uses_index: bool = True
 ) -> ScanPlan:
-    """Return a scan of the key columns, with steps that only serve to skip rows."""
+    """Return a scan of the key columns; `steps` are only used to skip rows."""
     fields = snapshot.schema.project(list(key.names)).fields
     asks = uses_index and any(_is_sooner_found(step, snapshot.num_rows) for step in steps)
     plan = plan_scan(snapshot, ScanOptions(columns=(), use_indices=asks))

@@ -1,13 +1,13 @@
-"""Keys as numbers or bytes, so that two keys are equal exactly if their numbers or bytes are.
+"""Encode keys as numbers or bytes that are equal exactly if the keys are equal.
 
-    int32 7                 the number 7 (of the value's bits)
-    int32 7, int16 1        one number, as both fit into 64 bits
+    int32 7                 the number 7 (the bits of the value)
+    int32 7, int16 1        one number, since both fit into 64 bits
     "ab"                    the bytes "ab"
-    "ab", int32 7           [2] "ab" [7]: texts with their length in front
-    [1, null]               [2 items] [1][1] [0]: items and fields of structs say if they are null
+    "ab", int32 7           [2] "ab" [7]: strings have a length prefix
+    [1, null]               [2 items] [1][1] [0]: items and struct fields have a validity byte
 
-All NaN are one value, and -0.0 is 0.0. A key with a null column has no bytes that matter, since it
-is never equal to another.
+All NaN values are equal, and -0.0 equals 0.0. The bytes of keys with a null column are undefined,
+since such keys are never equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lancelet.rowids.address import UInt64s
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes2d: TypeAlias = npt.NDArray[np.uint8]
-"""The bytes of values of one width, a row each."""
+"""The bytes of fixed-width values, one row per value."""
 
 _WORD_BYTES: Final = 8
 _NULL: Final = b"\x00"
@@ -34,7 +34,7 @@ _VALID: Final = b"\x01"
 
 
 def key_validity(columns: Sequence[pa.Array]) -> Bools | None:
-    """Return which keys have no null column; None if all have none."""
+    """Return a mask of the keys without nulls; None if no key has nulls."""
     valid: Bools | None = None
     for column in columns:
         if column.null_count:
@@ -80,7 +80,7 @@ def key_bytes(columns: Sequence[pa.Array]) -> pa.LargeBinaryArray:
 
 
 def _stored(array: pa.Array) -> pa.Array:
-    """Return values as what they are made of."""
+    """Convert values to their storage type."""
     if isinstance(array, pa.ExtensionArray):
         return _stored(array.storage)
     if pa.types.is_dictionary(array.type):
@@ -107,7 +107,7 @@ def _text(array: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _fixed(array: pa.Array) -> Bytes2d | None:
-    """Return the bytes of values of one width, a row each; None for other types."""
+    """Return the bytes of fixed-width values, one row per value; None for other types."""
     data_type = array.type
     if pa.types.is_boolean(data_type):
         array, data_type = array.cast(pa.uint8()), pa.uint8()
@@ -138,7 +138,7 @@ def _buffer(array: pa.Array, width: int) -> Bytes2d:
 
 
 def _sized(array: pa.Array) -> pa.LargeBinaryArray:
-    """Return values as bytes that say themselves where they end."""
+    """Encode values as self-delimiting bytes."""
     fixed = _fixed(array)
     if fixed is not None:
         return _rows_of(fixed)
@@ -158,13 +158,13 @@ def _sized(array: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _item(array: pa.Array) -> pa.LargeBinaryArray:
-    """Return values within others as bytes, which say whether they are null."""
+    """Encode nested values as bytes with a validity byte."""
     filled = _joined([_repeated(_VALID, len(array)), _sized(array)])
     return pc.if_else(array.is_valid(), filled, _scalar(_NULL)) if array.null_count else filled
 
 
 def _list_bytes(array: pa.Array) -> pa.LargeBinaryArray:
-    """Return lists as the number of their items and these one after another."""
+    """Encode lists as the number of items and the concatenated items."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
     items = _item(_stored(pc.list_flatten(array)))
     starts = np.zeros(len(array) + 1, np.int64)
@@ -179,7 +179,7 @@ def _list_bytes(array: pa.Array) -> pa.LargeBinaryArray:
 def variable_buffers(
     array: pa.LargeBinaryArray,
 ) -> tuple[Int64s, Bytes]:
-    """Return the offsets and the bytes of byte strings."""
+    """Return the offsets and the data of binary values."""
     _, offsets, data = array.buffers()
     if not len(array) or offsets is None:
         return np.zeros(1, np.int64), np.empty(0, np.uint8)
@@ -209,7 +209,7 @@ def _repeated(value: bytes, count: int) -> pa.LargeBinaryArray:
 
 
 def _scalar(value: bytes) -> pa.LargeBinaryScalar:
-    # Not at import: the first scalar of a process makes Arrow look for pandas, and import it.
+    # Not at import: the first scalar of a process makes Arrow import pandas.
     return pa.scalar(value, pa.large_binary())
 
 

@@ -1,7 +1,7 @@
-"""The columns of a key, in the table and in the source.
+"""The key columns of a merge, in the table and in the source.
 
 on ["s.k", "DAY"]      table   s{k, x}, day         s.k, day      field ids 1, 3
-source  day, s{k}            the same names, as the table spells them
+source  day, s{k}            the same names, with the spelling of the table
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from lancelet.values import dataclass
 
 
 class UnknownKeyError(FieldNotFoundError, InvalidInputError):
-    """A column of the key is not in the table."""
+    """A key column is missing in the table."""
 
 
 class MissingKeyError(FieldNotFoundError, InvalidInputError, OSError):
-    """A column of the key is not in the source."""
+    """A key column is missing in the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Paths of columns, and the fields at their ends."""
+    """Paths of key columns, and their fields."""
 
     paths: tuple[tuple[str, ...], ...]
     leaves: tuple[Field, ...]
 
     @staticmethod
     def of(schema: Schema, on: Sequence[str]) -> KeyColumns:
-        """Return the columns of these names, in any case if that is unambiguous."""
+        """Resolve key column names, ignoring case if the result is unambiguous."""
         paths, leaves = [], []
         for name in on:
             chain = _chain(schema, name)
@@ -48,16 +48,16 @@ class KeyColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The paths as text."""
+        """The formatted paths."""
         return tuple(map(format_path, self.paths))
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The ids of the fields at the ends of the paths."""
+        """The field ids of the key columns."""
         return tuple(int(leaf.id) for leaf in self.leaves)
 
     def of_rows(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """Return the columns of a batch, which has the names of the table."""
+        """Return the key columns of a batch that uses the names of the table."""
         return [_column(rows, path) for path in self.paths]
 
 

@@ -1,8 +1,8 @@
-"""The filter of inserted keys that a merge commits, so that others notice the same key.
+"""The Bloom filter of inserted keys in a merge commit, which detects concurrent inserts of a key.
 
-Every merge has one, whatever the key is, and one that inserts nothing has an empty one: others then
-know that there is nothing to compare with. A key of types that the format gives no bytes to fills
-the filter, which then holds every key: a conflict too many costs a retry, one too few a duplicate.
+Every merge commits a filter; it is empty if the merge inserts nothing, so that other commits need
+no comparison. If the format defines no hash for the key types, the filter is saturated and contains
+every key: a false conflict costs a retry, but a missed conflict causes duplicates.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class InsertedKeys:
     """Collects the keys of inserted rows."""
 
     def __init__(self, key: KeyColumns) -> None:
-        """Hold no key."""
+        """Create an empty filter."""
         self._key = key
         self._bitmap = np.zeros(BLOOM_BITS // 8, np.uint8)
         self._is_full = False
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take the keys of rows; a null key is equal to none, so it needs no place."""
+        """Add the keys of rows, except null keys, which are never equal."""
         if self._is_full:
             return
         columns = self._key.of_rows(rows)
@@ -54,7 +54,7 @@ class InsertedKeys:
 
 
 def filter_hashes(columns: Sequence[pa.Array]) -> Hashes | None:
-    """Return the hashes under which keys without nulls are recorded, or None for other types."""
+    """Return the hashes of keys without nulls, or None for unsupported types."""
     parts = [_filter_bytes(column) for column in columns]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):

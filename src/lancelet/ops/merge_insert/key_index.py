@@ -1,14 +1,14 @@
-"""Where a key is among the keys of the source: the table side is looked up in it, batch by batch.
+"""A hash index of the source keys, which is probed with batches of table keys.
 
     source keys   7  3  null  7        index.find([3, 9, 7, null])     0 -> 1, 2 -> 0
 
-The first of several source rows with one key is the one that is found. A null key is equal to none.
-Keys of up to eight bytes are mixed without loss, so that equal hashes are equal keys; of longer
-ones the bytes are compared, and where two keys share a hash the search is done again without it.
+If several source rows have the same key, the first one is found. A null key never matches. Hashes
+of keys of up to eight bytes are bijective, so that equal hashes imply equal keys. The bytes of
+longer keys are compared, and hash collisions are resolved by an exact search.
 
-Numbers that lie outside of all keys of the source need no hash:
+Numbers outside the range of the source keys are not hashed:
 
-    source keys   900 to 999     table   0 1 .. 950 ..     only 950 and its neighbours are looked up
+    source keys   900 to 999     table   0 1 .. 950 ..     only 950 and its neighbors are probed
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 
 _BITS_MAX: Final = 30
 _SEED: Final = surroundings.random_bits(64)
-"""Unknown to whoever chose the keys, so that they cannot all fall into one bucket."""
+"""A random hash seed, so that keys cannot be chosen to collide."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Keys of rows: a hash each, the bytes unless the hash says all, and which are not null."""
+    """Keys of rows: hashes, validity, and the bytes if hashes are not unique."""
 
     hashes: UInt64s
     stored: pa.LargeBinaryArray | None
     valid: Bools | None
     span: tuple[np.uint64, np.uint64] | None = None
-    """Between which numbers the keys are, if that was asked for and they are numbers."""
+    """The minimum and maximum of numeric keys, if requested."""
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self.hashes)
 
     @property
     def nbytes(self) -> int:
-        """The memory that they take."""
+        """The size in memory."""
         return self.hashes.nbytes + (0 if self.stored is None else self.stored.nbytes)
 
     @staticmethod
     def of(columns: Sequence[pa.Array], *, with_span: bool = False) -> Keys:
-        """Return the keys that rows of some columns have."""
+        """Create keys from columns."""
         valid = key_validity(columns)
         words = key_words(columns)
         if words is not None:
@@ -74,7 +74,7 @@ class Keys:
 
     @staticmethod
     def concat(parts: Sequence[Keys]) -> Keys:
-        """Join keys of one kind end to end."""
+        """Concatenate keys of the same type."""
         hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
         stored = [part.stored for part in parts if part.stored is not None]
         valid = None
@@ -91,7 +91,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyIndex:
-    """Finds keys among those it was built of."""
+    """Finds keys in a set of keys."""
 
     keys: Keys
     _starts: Int32s = field(repr=False)
@@ -100,7 +100,7 @@ class KeyIndex:
 
     @staticmethod
     def build(keys: Keys) -> KeyIndex:
-        """Return an index of keys; those that are null are in none of its buckets."""
+        """Build an index of keys without nulls."""
         hashes, own = keys.hashes, None
         if keys.valid is not None:
             own = np.flatnonzero(keys.valid).astype(np.int32)
@@ -110,7 +110,7 @@ class KeyIndex:
         return KeyIndex(keys, starts, hashes[rows], rows if own is None else own[rows])
 
     def find(self, keys: Keys) -> tuple[Int64s, Int64s]:
-        """Return which keys are there, by their place among `keys`, and the first row of each."""
+        """Return the indices of the `keys` that are found, and the first row with each."""
         places = match_hashes(self._starts, self._ordered, keys.hashes)
         hit = places >= 0
         if keys.valid is not None:
@@ -122,7 +122,7 @@ class KeyIndex:
         return self._checked(keys.stored, which, rows)
 
     def find_rows(self, columns: Sequence[pa.Array]) -> tuple[Int64s, Int64s]:
-        """Return the same for the keys of rows, hashing only those that may be there."""
+        """Find the keys of rows, and only hash keys in the range of the index."""
         words = None if self.keys.span is None else key_words(columns)
         if self.keys.span is None or words is None:
             return self.find(Keys.of(columns))
@@ -137,7 +137,7 @@ class KeyIndex:
         return which[found], rows
 
     def first_rows(self) -> Int64s:
-        """Return for each row the first one with its key; a null key has only itself."""
+        """Return the first row with the same key for each row; a null key only equals itself."""
         first = np.arange(len(self.keys))
         which, rows = self.find(self.keys)
         first[which] = rows
@@ -146,7 +146,7 @@ class KeyIndex:
     def _checked(
         self, wanted: pa.LargeBinaryArray, which: Int64s, rows: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """Return what was found by hash, after a look at the bytes."""
+        """Return the hash matches with equal bytes."""
         assert self.keys.stored is not None
         theirs = self.keys.stored.take(pa.array(rows))
         same = pc.equal(theirs, wanted.take(pa.array(which))).to_numpy(zero_copy_only=False)
@@ -158,7 +158,7 @@ class KeyIndex:
         return which[kept], rows[kept]
 
     def _find_exactly(self, wanted: pa.LargeBinaryArray) -> Int64s:
-        """Return the first row with each key, or -1, where hashes do not tell."""
+        """Return the first row with each key, or -1, without using hashes."""
         known = self.keys.stored
         if self.keys.valid is not None:
             known = pc.if_else(pa.array(self.keys.valid), known, pa.scalar(None, pa.large_binary()))

@@ -1,12 +1,11 @@
-"""The keys of the source, all at once if they fit in memory, else a part of them at a time.
+"""Index the source keys in one pass if they fit in memory, or else in several passes.
 
-    keys 7 3 7 9     fit       one pass with an index of all
-                     do not    files by the lowest bits of the hash:  7 7 | 3 9
-                               one pass for each group of files that fits
+    keys 7 3 7 9     fit           one pass with an index of all keys
+                     do not fit    files by the lowest bits of the hash:  7 7 | 3 9
+                                   one pass per group of files that fits
 
-Equal keys have equal hashes, so they are always in one pass. The table's keys are read once per
-pass; how many passes there are is what memory is paid with. Keys that are null match nothing and
-are in no pass.
+Equal keys have equal hashes and are in the same pass. The table keys are read once per pass, so
+that a lower memory limit requires more reads. Null keys never match and are not part of any pass.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from lancelet.values import dataclass
 
 _FILES: Final = 64
 _INDEX_FACTOR: Final = 4
-"""About so much memory an index takes for each byte of short keys."""
+"""The approximate size of an index, per byte of short keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPass:
-    """An index of some keys of the source; `rows` are their places, None if it is all keys."""
+    """An index of some source keys; `rows` are their source rows, None for all keys."""
 
     index: KeyIndex
     rows: Int64s | None
 
     def source_rows(self, found: Int64s) -> Int64s:
-        """Return the places in the source of rows of the index."""
+        """Return the source rows for rows of the index."""
         return found if self.rows is None else self.rows[found]
 
 
 class KeyPasses:
-    """Collects keys and gives them back as indices; closing it removes what was written."""
+    """Collects keys and returns them as indices; closing it deletes temporary files."""
 
     def __init__(self, memory_limit: int) -> None:
-        """Hold as many keys in memory as an index of them fits into."""
+        """Hold keys in memory as long as their index fits into the memory limit."""
         self.num_rows = 0
         self._most = max(memory_limit // _INDEX_FACTOR, 1)
         self._held: list[tuple[Int64s, Keys]] = []
@@ -51,7 +50,7 @@ class KeyPasses:
         self._files: _Files | None = None
 
     def add(self, keys: Keys) -> None:
-        """Take the keys of the next rows."""
+        """Add the keys of the next rows."""
         rows = np.arange(self.num_rows, self.num_rows + len(keys))
         self.num_rows += len(keys)
         if self._files is not None:
@@ -67,11 +66,11 @@ class KeyPasses:
 
     @property
     def num_passes(self) -> int:
-        """How often the keys of the table are read."""
+        """The number of times that the keys of the table are read."""
         return 1 if self._files is None else len(self._files.groups(self._most))
 
     def passes(self) -> Iterator[KeyPass]:
-        """Yield indices that have every key in one of them."""
+        """Yield indices; each key is in one of them."""
         if self._files is None:
             keys = Keys.concat([keys for _, keys in self._held])
             yield KeyPass(KeyIndex.build(keys), None)
@@ -81,14 +80,14 @@ class KeyPasses:
             yield KeyPass(KeyIndex.build(keys), rows)
 
     def close(self) -> None:
-        """Forget the keys."""
+        """Delete the keys."""
         self._held = []
         if self._files is not None:
             self._files.close()
 
 
 class _Files:
-    """Keys and the places of their rows, by the lowest bits of the hash."""
+    """Keys and their source rows, partitioned by the lowest bits of the hash."""
 
     def __init__(self) -> None:
         self._folder = SpillFolder("keys")
@@ -111,7 +110,7 @@ class _Files:
                 self._sizes[number] += part.nbytes
 
     def groups(self, most: int) -> list[list[int]]:
-        """Return the files to be read together: as many as have `most` bytes, at least one."""
+        """Return the files of the next pass, at least one, with up to `most` bytes."""
         groups: list[list[int]] = []
         room = 0
         for number, size in enumerate(self._sizes):
@@ -133,7 +132,7 @@ class _Files:
             with pa.OSFile(self._path(number)) as file, pa.ipc.open_stream(file) as reader:
                 tables.append(reader.read_all())
         table = pa.concat_tables(tables).combine_chunks()
-        # In the order of the source, so that the first row of several with one key is found.
+        # Sort by source row, so that the first of several rows with the same key is found.
         order = np.argsort(table.column("row").to_numpy(), kind="stable")
         table = table.take(pa.array(order)).combine_chunks()
         stored = None

@@ -1,9 +1,9 @@
-"""The source of a merge, made ready to be matched: its rows, its keys, and where both end.
+"""The prepared source of a merge: its rows, keys and key ranges.
 
-Between which values the keys of the source are, so that zones without any are not read.
+Zones of the table are skipped if they cannot contain a source key:
 
-keys 7, 3, 7        few: the zone must hold 3 or 7
-a million keys      the zone must reach from below the greatest to above the least
+keys 7, 3, 7        few keys: the zone must contain 3 or 7
+a million keys      many keys: the range of the zone must overlap the range of the keys
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from lancelet.query.plan import FilterStep
 from lancelet.values import dataclass, replace
 
 _FEW: Final = 4096
-"""So many different keys are compared with the bounds of a zone one by one."""
+"""The maximum number of distinct keys that are compared individually with the range of a zone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Rows to be merged.
+    """The rows to merge.
 
-    `part` is what they bring of the table's schema. `steps` are conditions that every row of the
-    table with a key of the source fulfils.
+    `part` is the subset of the table schema that the source contains. `steps` are conditions that
+    all rows with a source key satisfy.
     """
 
     rows: SourceRows
@@ -51,7 +51,7 @@ class Source:
 
 @contextmanager
 def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Source]:
-    """Read the source and its keys, and forget them at the end."""
+    """Read the source and its keys, and release them on exit."""
     stream = without_views(fit_rows(stream, table))
     key = KeyColumns.of(table, spec.on)
     part = fit_to_table(table, stream.schema, may_lack_required=not spec.inserts)
@@ -73,25 +73,25 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
 
 
 def refitted(source: Source, table: Schema, spec: MergeSpec) -> Source:
-    """Return a source for a table whose schema has changed since it was prepared.
+    """Adapt a source to a table whose schema has changed since the source was prepared.
 
-    The names of its columns count, as they do for a merge that begins now.
+    Columns are matched by name, as in a new merge.
     """
     part = fit_to_table(table, source.rows.schema, may_lack_required=not spec.inserts)
     return replace(source, part=part, key=KeyColumns.of(table, spec.on))
 
 
 class KeyRange:
-    """Values of one column of the key: all different ones while they are few, then two bounds."""
+    """The values of a key column: distinct values while there are few, then the bounds."""
 
     def __init__(self) -> None:
-        """Know no value."""
+        """Create an empty range."""
         self._known: pa.Array | None = None
         self._is_all = True
         self._is_open = False
 
     def add(self, column: pa.Array) -> None:
-        """Take values of a column; null keys match nothing and do not count."""
+        """Add values of the column; null keys never match and are ignored."""
         if self._is_open:
             return
         data_type = column.type
@@ -104,7 +104,7 @@ class KeyRange:
             return
         if self._known is not None:
             values = pa.concat_arrays([self._known, values])
-        # Most keys are different: a look at the first ones mostly shows that they are many.
+        # Most keys are distinct: a prefix usually shows that there are too many.
         self._is_all = self._is_all and len(values.slice(0, 2 * _FEW).unique()) <= _FEW
         if self._is_all:
             values = values.unique()
@@ -112,7 +112,7 @@ class KeyRange:
         self._known = values if self._is_all or not len(values) else _bounds(values)
 
     def step(self, path: tuple[str, ...]) -> FilterStep | None:
-        """Return a condition that every row with a key of the source fulfils, if there is one."""
+        """Return a condition that all rows with a source key satisfy, or None."""
         if self._is_open or self._known is None or not len(self._known):
             return None
         column = ex.Column(path)
@@ -127,20 +127,20 @@ class KeyRange:
 
 
 class KeyRanges:
-    """The ranges of all columns of a key."""
+    """The ranges of all key columns."""
 
     def __init__(self, key: KeyColumns) -> None:
-        """Know no key."""
+        """Create empty ranges."""
         self._key = key
         self._ranges = [KeyRange() for _ in key.paths]
 
     def add(self, columns: Sequence[pa.Array]) -> None:
-        """Take the columns of some keys."""
+        """Add the columns of some keys."""
         for own, column in zip(self._ranges, columns, strict=True):
             own.add(column)
 
     def steps(self) -> tuple[FilterStep, ...]:
-        """Return conditions that every row with a key of the source fulfils."""
+        """Return conditions that all rows with a source key satisfy."""
         pairs = zip(self._ranges, self._key.paths, strict=True)
         found = (own.step(path) for own, path in pairs)
         return tuple(step for step in found if step is not None)

@@ -1,12 +1,12 @@
-"""Updating some columns in place: new files for them, and the rows stay where they are.
+"""Update some columns in place: write new column files without moving rows.
 
     fragment 0    a.lance [id, v, w]      the source has new v for two rows
     after         a.lance [id, -, w]   b.lance [v]        v of all rows of the fragment
 
-It costs the rows of every fragment it touches, but only the columns that the source brings, so it
-wins where these are narrow and most rows match. Others who change rows of the fragments meanwhile
-conflict with it, and indices on these columns lose the fragments. That is why it is done only if
-it is asked for.
+The columns of the source are rewritten for all rows of each affected fragment, which is efficient
+if these columns are narrow and most rows match. Concurrent changes of the fragments conflict, and
+indices on the columns no longer cover the fragments. Therefore, this mode must be selected
+explicitly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lancelet.values import dataclass, replace
 
 
 class MergeModeError(InvalidInputError, OSError):
-    """The merge does something that columns written in place cannot express."""
+    """The merge cannot be expressed as an in-place update of columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class _Replacement:
 
 
 def check_columns_mode(spec: MergeSpec, source: Source, schema: Schema) -> None:
-    """Raise unless a merge can be done in place."""
+    """Raise unless the merge can be expressed in place."""
     fields = replaced_fields(source)
     whole = {field.id: field for field in schema.fields}
     reason = None
@@ -79,7 +79,7 @@ def check_columns_mode(spec: MergeSpec, source: Source, schema: Schema) -> None:
 
 
 def replaced_fields(source: Source) -> tuple[Field, ...]:
-    """Return the columns that the source brings beside the key."""
+    """Return the source columns that are not part of the key."""
     keys = {path[0] for path in source.key.paths}
     return tuple(field for field in source.part.fields if field.name not in keys)
 
@@ -87,7 +87,7 @@ def replaced_fields(source: Source) -> tuple[Field, ...]:
 def rewrite_columns(
     snapshot: Snapshot, source: Source, updates: Matches
 ) -> tuple[Update, MergeStatistics]:
-    """Write columns of the fragments that rows match in, and return the operation."""
+    """Write columns of the fragments with matches, and return the operation."""
     fields = replaced_fields(source)
     changed = [
         _rewritten(snapshot, fragment_id, fields, replacement)
@@ -114,7 +114,7 @@ def rewrite_columns(
 
 
 def _replacements(source: Source, updates: Matches) -> Iterator[tuple[int, _Replacement]]:
-    """Yield the new rows for each fragment, in the order of its rows."""
+    """Yield the new rows of each fragment, sorted by row offset."""
     for fragment_id, places in group_by_fragment(updates.addresses).items():
         offsets = offsets_of(updates.addresses[places])
         order = np.argsort(offsets, kind="stable")
@@ -134,7 +134,7 @@ def _rewritten(
 def _patched(
     reader: FragmentReader, fields: Sequence[Field], replacement: _Replacement
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a fragment, those of the replacement in place of the old ones."""
+    """Yield all rows of a fragment, with replaced rows."""
     start = 0
     for batch in reader.iter_batches(fields, RowRange(0, reader.num_rows)):
         stop = start + batch.num_rows

@@ -1,10 +1,10 @@
-"""The rows to be merged, kept so that they can be read several times: to match, to write, to retry.
+"""The rows of a merge source, which are read repeatedly: to match, to write and to retry.
 
-    a table            is there anyway, and is read where it is
-    a stream           is kept in memory up to a limit; if it is longer, in a temporary file
+    a table            read directly
+    a stream           held in memory up to a limit, and then spilled to a temporary file
 
-Keys are taken once, as the rows come in. The file is read from front to back and not mapped, so
-that it takes no memory while it waits.
+Keys are collected when the stream is consumed. The file is read sequentially without a memory map,
+so that it does not occupy memory.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _BATCH_ROWS: Final = 65536
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A batch of the source, and the place of its first row."""
+    """A batch of the source, and the index of its first row."""
 
     first: int
     batch: pa.RecordBatch
 
     @property
     def stop(self) -> int:
-        """The place behind its last row."""
+        """The index after its last row."""
         return self.first + int(self.batch.num_rows)
 
 
 class SourceRows:
-    """Rows that were read once and can be read again; closing it gives their room back."""
+    """Rows that can be read repeatedly; closing it releases memory and temporary files."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Hold no rows yet."""
+        """Create an empty source."""
         self.schema = schema
         self.num_rows = 0
         self.num_bytes = 0
@@ -57,9 +57,9 @@ class SourceRows:
         memory_limit: int | None = None,
         watch: Callable[[pa.RecordBatch], None] | None = None,
     ) -> SourceRows:
-        """Take all rows of a stream, beyond `memory_limit` bytes into a file.
+        """Consume a stream, and spill rows beyond `memory_limit` bytes to a file.
 
-        `watch` sees every batch. Without a limit all rows stay where they are.
+        `watch` is called with every batch. Without a limit, rows are not copied.
         """
         rows = SourceRows(stream.schema)
         try:
@@ -81,7 +81,7 @@ class SourceRows:
         return self._folder is not None
 
     def batches(self) -> Iterator[Placed]:
-        """Yield the rows in their order, in batches of limited size."""
+        """Yield the rows in order, in batches of limited size."""
         first = 0
         for whole in self._stored():
             for start in range(0, whole.num_rows, _BATCH_ROWS):
@@ -90,7 +90,7 @@ class SourceRows:
                 first += batch.num_rows
 
     def take(self, rows: Int64s) -> pa.Table:
-        """Return rows by place, in any order; a file is read through for it."""
+        """Return rows by index, in any order; a spilled file is read completely."""
         if not self.is_spilled:
             return take_from_table(
                 pa.Table.from_batches(self._batches, self.schema), pa.array(rows)
@@ -106,7 +106,7 @@ class SourceRows:
         return take_from_table(pa.Table.from_batches(parts, self.schema), pa.array(position))
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Release the rows."""
         self._batches = []
         self._finish()
         if self._folder is not None:
@@ -123,7 +123,7 @@ class SourceRows:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Forget the rows."""
+        """Release the rows."""
         self.close()
 
     def _add(self, batch: pa.RecordBatch) -> None:

@@ -1,8 +1,8 @@
-"""What a merge of new rows into a table shall do, as one frozen value.
+"""The specification of a merge, as a frozen value.
 
-key in both         KEEP the table's row, UPDATE it, DELETE it, or FAIL
-key only in source  insert the row, or not
-key only in table   delete the row, perhaps only where a condition is true, or not
+key in both         KEEP the table row, UPDATE it, DELETE it, or FAIL
+key only in source  insert the row, or ignore it
+key only in table   delete the row, optionally with a condition, or keep it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lancelet.values import dataclass
 
 
 class Matched(Enum):
-    """What happens to a row of the table whose key the source has."""
+    """The action for rows of the table that match a source row."""
 
     KEEP = "DoNothing"
     UPDATE = "UpdateAll"
@@ -28,14 +28,14 @@ class Matched(Enum):
 
 
 class Duplicates(Enum):
-    """What happens to source rows that have the key of an earlier one."""
+    """The action for source rows with the key of an earlier source row."""
 
     FAIL = "fail"
     FIRST_SEEN = "first_seen"
 
 
 class RewriteMode(Enum):
-    """How rows are updated: written anew elsewhere, or some columns of them in place."""
+    """The write mode of updates: move rows to new fragments, or rewrite some columns in place."""
 
     AUTO = "auto"
     ROWS = "rewrite_rows"
@@ -44,24 +44,24 @@ class RewriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """What a merge does.
+    """The specification of a merge.
 
     Attributes:
-        on: The columns of the key, by path.
-        matched: What happens to rows with a key of the source.
-        update_condition: Updates only where it is true; it sees `source.` and `target.`.
+        on: The paths of the key columns.
+        matched: The action for rows of the table that match a source row.
+        update_condition: A predicate over `source.` and `target.` columns that restricts updates.
         inserts: Whether source rows without a match are inserted.
         deletes_unmatched: Whether rows of the table without a match are deleted.
-        delete_condition: Deletes only those for which it is true.
-        duplicates: What happens to source rows that have one key.
-        mode: How rows are updated.
+        delete_condition: A predicate that restricts deletions.
+        duplicates: The action for source rows with equal keys.
+        mode: The write mode of updates.
         uses_index: Whether an index on the key may be used.
-        files: How new rows are written.
-        memory_limit: The bytes that rows and keys of the source may take in memory; what is
-            beyond waits in a temporary file.
-        compacted: How far shards have been merged with it.
-        unmerged: Generations of shards that must not be in the table yet; the merge records
-            nothing of them.
+        files: The options for new files.
+        memory_limit: The maximum bytes of source rows and keys in memory; the rest is spilled to
+            a temporary file.
+        compacted: The generations of shards to record as merged.
+        unmerged: Generations of shards that must not be merged yet; the merge does not record
+            them.
     """
 
     on: tuple[str, ...]
@@ -79,7 +79,7 @@ class MergeSpec:
     unmerged: tuple[CompactedSsTable, ...] = ()
 
     def check(self) -> None:
-        """Refuse a merge that could not change anything."""
+        """Raise if the merge cannot change anything."""
         if not self.on:
             raise InvalidInputError(
                 "A merge insert operation requires join keys: specify `on` columns explicitly "
@@ -93,9 +93,9 @@ class MergeSpec:
 
 @dataclass(frozen=True, slots=True)
 class MergeStatistics:
-    """What a merge did.
+    """The statistics of a merge.
 
-    `num_attempts` is more than 1 where others committed first.
+    `num_attempts` is greater than 1 after conflicts.
     """
 
     num_inserted_rows: int = 0
