@@ -47,11 +47,11 @@ def with_catch_up(read: MergedRead, field_ids: Collection[int] = ()) -> MergedRe
     state = mem_wal_state(read.base)
     if state is None or not state.compacted:
         return read
-    wanted = {*field_ids, *_filtered_fields(read)}
+    searched_ids = {*field_ids, *_filtered_fields(read)}
     segments = [
         index
         for index in read.base.indices.indices
-        if not index.is_system and len(index.fields) == 1 and index.fields[0] in wanted
+        if not index.is_system and len(index.fields) == 1 and index.fields[0] in searched_ids
     ]
     if not segments:
         return read

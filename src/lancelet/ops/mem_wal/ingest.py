@@ -165,8 +165,8 @@ def _by_shard(rows: pa.Table, state: MemWalState, snapshot: Snapshot) -> dict[uu
     grouped = numbered.group_by(values.column_names).aggregate([("__row", "list")])
     keys = zip(*(grouped[name].to_pylist() for name in values.column_names), strict=True)
     found = {}
-    for key, places in zip(keys, grouped["__row_list"], strict=True):
-        own = np.sort(places.values.to_numpy())
+    for key, row_indices in zip(keys, grouped["__row_list"], strict=True):
+        own = np.sort(row_indices.values.to_numpy())
         found[_shard_id(spec.spec_id, key)] = take_from_table(rows, pa.array(own))
     return found
 

@@ -51,8 +51,8 @@ def last_rows(keys: pa.Table) -> Int64s:
     """
     numbered = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
     last = numbered.group_by(keys.column_names).aggregate([(_ROW, "max")])
-    places: Int64s = np.sort(last.column(f"{_ROW}_max").to_numpy())
-    return places
+    row_indices: Int64s = np.sort(last.column(f"{_ROW}_max").to_numpy())
+    return row_indices
 
 
 def key_hashes(keys: pa.Table) -> UInt64s:

@@ -72,13 +72,13 @@ def _rows_of_key(
         return pa.table({})
     table = open_sstable(shard, path, read.base.schema)
     is_ordered = key is not None and are_ordered(key.schema)
-    place = _last_place(table, ordered_keys(key)) if is_ordered else None
-    if place is None:
+    offset = _last_place(table, ordered_keys(key)) if is_ordered else None
+    if offset is None:
         return execute_to_table(plan_scan(table, ScanOptions(filter=where)))
-    if place == _NOWHERE:
+    if offset == _NOWHERE:
         return pa.table({})
     (fragment,) = table.fragments
-    addresses = addresses_of(fragment.id, np.array([place], np.int64))
+    addresses = addresses_of(fragment.id, np.array([offset], np.int64))
     return take_addresses(table, addresses, projection_of(table, None))
 
 
@@ -90,8 +90,8 @@ def _last_place(table: Snapshot, key: pa.Array) -> int | None:
     except ObjectNotFoundError:
         return None
     question = IsNull() if key.null_count else OneOf(key)
-    places = segment.search(question).rows.listed()
-    return int(places.max()) if len(places) else _NOWHERE
+    offsets = segment.search(question).rows.listed()
+    return int(offsets.max()) if len(offsets) else _NOWHERE
 
 
 def _newest_first(read: MergedRead) -> Iterator[tuple[Shard, str]]:

@@ -112,12 +112,12 @@ class Projection:
     @staticmethod
     def of(schema: Schema, columns: Sequence[str] | None, keys: Sequence[str]) -> Projection:
         """Create a projection from paths of columns, followed by missing key columns."""
-        wanted: dict[str, Wanted] = {}
+        selection: dict[str, Wanted] = {}
         for path in schema.names if columns is None else columns:
-            _want(wanted, schema.fields_on_path(path))
+            _want(selection, schema.fields_on_path(path))
         for key in keys:
-            wanted.setdefault(key, {})
-        return Projection(wanted)
+            selection.setdefault(key, {})
+        return Projection(selection)
 
     @property
     def names(self) -> list[str]:
@@ -137,25 +137,25 @@ Wanted: TypeAlias = "dict[str, Wanted]"
 """The selected children of a struct; empty for all children."""
 
 
-def _want(wanted: dict[str, Wanted], chain: Sequence[Field]) -> None:
+def _want(selection: dict[str, Wanted], chain: Sequence[Field]) -> None:
     """Add the field at the end of a chain, unless an ancestor is already selected."""
     for field_, after in zip(chain, (*chain[1:], None), strict=True):
-        if field_.name in wanted and not wanted[field_.name]:
+        if field_.name in selection and not selection[field_.name]:
             return
         if after is None or field_.logical_type != logical_type.STRUCT:
-            wanted[field_.name] = {}
+            selection[field_.name] = {}
             return
-        wanted = wanted.setdefault(field_.name, {})
+        selection = selection.setdefault(field_.name, {})
 
 
-def _pruned(column: pa.Array, wanted: Wanted) -> pa.Array:
-    if not wanted:
+def _pruned(column: pa.Array, selection: Wanted) -> pa.Array:
+    if not selection:
         return column
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
-    parts = [_pruned(column.field(name), own) for name, own in wanted.items()]
+    parts = [_pruned(column.field(name), own) for name, own in selection.items()]
     mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(parts, names=list(wanted), mask=mask)
+    return pa.StructArray.from_arrays(parts, names=list(selection), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,8 @@ class MergedRead:
         newest, live = rows_of_shards(self, names)
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
         rest = _base_rows(self, names, newest)
-        wanted = [*names, *self._extras()]
-        found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
+        columns = [*names, *self._extras()]
+        found = pa.concat_tables([live.select(columns), rest.select(columns)])
         return projection.prune(found.slice(self.offset, self.limit))
 
     def count(self) -> int:
@@ -259,11 +259,11 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
     together = pa.concat_tables(parts).combine_chunks()
     last = last_rows(together.select(keys))
     newest = take_from_table(together, pa.array(last))
-    kept = last[~newest[TOMBSTONE].to_numpy()]
+    live_indices = last[~newest[TOMBSTONE].to_numpy()]
     starts = np.cumsum([len(part) for part in parts])
-    bounds = np.searchsorted(kept, starts)
+    bounds = np.searchsorted(live_indices, starts)
     live = [
-        _of_these(each, kept[bounds[number] : bounds[number + 1]] - starts[number])
+        _of_these(each, live_indices[bounds[number] : bounds[number + 1]] - starts[number])
         for number, each in enumerate(found)
     ]
     return NewestRows(newest.select(keys), tuple(live))
@@ -278,10 +278,10 @@ def rows_of_shards(read: MergedRead, names: Sequence[str]) -> tuple[pa.Table, pa
     return newest.keys, pa.concat_tables(_live_rows(read, newest, names))
 
 
-def _of_these(rows: FlushedRows | MemoryRows, places: Int64s) -> FlushedRows | MemoryRows:
+def _of_these(rows: FlushedRows | MemoryRows, row_indices: Int64s) -> FlushedRows | MemoryRows:
     if isinstance(rows, FlushedRows):
-        return replace(rows, ids=rows.ids[places])
-    return replace(rows, rows=take_from_table(rows.rows, pa.array(places)))
+        return replace(rows, ids=rows.ids[row_indices])
+    return replace(rows, rows=take_from_table(rows.rows, pa.array(row_indices)))
 
 
 def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, str]]]]:

@@ -60,39 +60,39 @@ def nearest_rows(
     read = with_catch_up(read, [search.field.id])
     projection = Projection.of(read.base.schema, paths, ())
     names = projection.names
-    wanted = list(dict.fromkeys([*names, *read.keys]))
+    columns = list(dict.fromkeys([*names, *read.keys]))
     newest = newest_rows(read, read.keys)
     if (is_exact or len(newest.keys)) and search.refine_factor is None:
         search = replace(search, refine_factor=1)
-    rest = _nearest_of_base(read, search, wanted, newest.keys, overfetch)
-    own = [_nearest_of_shard(read, search, wanted, rows) for rows in newest.live]
+    rest = _nearest_of_base(read, search, columns, newest.keys, overfetch)
+    own = [_nearest_of_shard(read, search, columns, rows) for rows in newest.live]
     found = pa.concat_tables([*(each.cast(rest.schema) for each in own), rest])
     order = pa.compute.sort_indices(found[_DISTANCE]).slice(0, search.count)
     return projection.prune(take_from_table(found.select([*names, _DISTANCE]), order))
 
 
 def _nearest_of_shard(
-    read: MergedRead, search: VectorSearch, wanted: Sequence[str], rows: FlushedRows | MemoryRows
+    read: MergedRead, search: VectorSearch, columns: Sequence[str], rows: FlushedRows | MemoryRows
 ) -> pa.Table:
     """Return the nearest rows of a shard; large flushed tables use their index."""
     if isinstance(rows, FlushedRows):
         is_by_index = search.use_index and rows.table.num_rows >= _INDEXED_ROWS
-        asked = replace(
+        shard_search = replace(
             search, use_index=is_by_index, refine_factor=search.refine_factor or _REFINED
         )
-        options = replace(rows.asked(wanted, read.filter), search=asked)
+        options = replace(rows.asked(columns, read.filter), search=shard_search)
         return execute_to_table(plan_scan(rows.table, options))
     live = live_in_memory(rows, read)
     vectors = live[read.base.schema.path_of(search.field.id)].combine_chunks()
     distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
-    own = live.select(wanted).append_column(_DISTANCE, pa.array(distances, pa.float32()))
+    own = live.select(columns).append_column(_DISTANCE, pa.array(distances, pa.float32()))
     return filter_table(own, np.isfinite(distances))
 
 
 def _nearest_of_base(
     read: MergedRead,
     search: VectorSearch,
-    wanted: Sequence[str],
+    column_names: Sequence[str],
     newer: pa.Table,
     overfetch: float,
 ) -> pa.Table:
@@ -101,7 +101,7 @@ def _nearest_of_base(
     count = min(most, math.ceil(search.count * overfetch))
     while True:
         options = ScanOptions(
-            columns=tuple(wanted),
+            columns=tuple(column_names),
             filter=read.filter,
             search=replace(search, count=count),
             prefilter=True,

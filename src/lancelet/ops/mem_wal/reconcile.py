@@ -122,7 +122,9 @@ def reconcile_schema(stored: Schema, base: Schema) -> Schema:
     missing in the flushed table gets an unused id, so that it is read as null.
     """
     mark = next((each for each in stored.fields if each.name == TOMBSTONE), None)
-    known = {node.id: node for field in stored.fields if field is not mark for node in field.walk()}
+    stored_fields = {
+        node.id: node for field in stored.fields if field is not mark for node in field.walk()
+    }
     if mark is not None and not base.primary_key:
         raise IrreconcilableError(
             "the flushed table deleted rows by a primary key, which the table has no more"
@@ -130,20 +132,20 @@ def reconcile_schema(stored: Schema, base: Schema) -> Schema:
     free = itertools.count(max(stored.max_field_id, base.max_field_id) + 1)
     fields = []
     for field in base.fields:
-        if field.id not in known:
+        if field.id not in stored_fields:
             _check_may_be_absent(field)
-        fields.append(_read_as(_nullable(field), known, free, NO_PARENT))
+        fields.append(_read_as(_nullable(field), stored_fields, free, NO_PARENT))
     return Schema((*fields, *(() if mark is None else (mark,))), base.metadata)
 
 
 def _read_as(
-    field: Field, known: dict[FieldId, Field], free: Iterator[int], parent: FieldId
+    field: Field, stored_fields: dict[FieldId, Field], free: Iterator[int], parent: FieldId
 ) -> Field:
-    stored = known.get(field.id)
+    stored = stored_fields.get(field.id)
     own = FieldId(next(free)) if stored is None else field.id
     if stored is not None and stored.logical_type != field.logical_type:
         raise _other_type(field.name, stored.logical_type, field.logical_type)
-    children = tuple(_read_as(child, known, free, own) for child in field.children)
+    children = tuple(_read_as(child, stored_fields, free, own) for child in field.children)
     return replace(field, id=own, parent_id=parent, children=children)
 
 

@@ -112,63 +112,65 @@ def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
     return buckets
 
 
-def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
-    if wanted.transform == "unsharded":
+def _evaluate(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema) -> pa.Array:
+    if shard_field.transform == "unsharded":
         return pa.array(np.zeros(len(batch), np.int32))
-    if wanted.expression is not None:
-        return _computed(batch, wanted, schema)
-    if len(wanted.source_ids) != 1:
+    if shard_field.expression is not None:
+        return _computed(batch, shard_field, schema)
+    if len(shard_field.source_ids) != 1:
         raise UnsupportedError(
             "shards follow from one column and a transform, or from an expression",
-            field=wanted.field_id,
-            transform=wanted.transform,
-            source_ids=list(wanted.source_ids),
+            field=shard_field.field_id,
+            transform=shard_field.transform,
+            source_ids=list(shard_field.source_ids),
         )
-    path = schema.path_of(wanted.source_ids[0])
+    path = schema.path_of(shard_field.source_ids[0])
     if path not in batch.schema.names:
         raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
     values = batch.column(path)
-    if wanted.transform == "identity":
+    if shard_field.transform == "identity":
         return values
-    if wanted.transform == "bucket":
-        count = int(wanted.parameters.get("num_buckets", 0))
+    if shard_field.transform == "bucket":
+        count = int(shard_field.parameters.get("num_buckets", 0))
         return pa.array(buckets_of(values, count), pa.int32())
-    if wanted.transform == "year":
+    if shard_field.transform == "year":
         return _years(values)
     raise UnsupportedError(
         "no such transform is known",
-        transform=wanted.transform,
+        transform=shard_field.transform,
         known=["unsharded", "identity", "bucket", "year"],
     )
 
 
-def _computed(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
+def _computed(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema) -> pa.Array:
     """Return the values of an expression, cast to the result type of the field."""
-    if wanted.transform is not None:
+    if shard_field.transform is not None:
         raise InvalidInputError(
             "shards follow from a transform or from an expression, not from both",
-            field=wanted.field_id,
+            field=shard_field.field_id,
         )
-    for field_id in wanted.source_ids:
+    for field_id in shard_field.source_ids:
         path = schema.path_of(field_id)
         if path.partition(".")[0] not in batch.schema.names:
             raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
-    bound = compile_value(str(wanted.expression), batch.schema)
-    found = project({wanted.field_id: bound.expression}, batch).column(0)
-    return found.cast(_type_named(wanted.result_type)) if wanted.result_type else found
+    bound = compile_value(str(shard_field.expression), batch.schema)
+    found = project({shard_field.field_id: bound.expression}, batch).column(0)
+    return found.cast(_type_named(shard_field.result_type)) if shard_field.result_type else found
 
 
 def _type_named(text: str) -> pa.DataType:
     """Return the type with a name in a specification, such as `int32`, `utf8` or `large_utf8`."""
-    known = {print_arrow_type(each).lower(): each for each in _RESULT_TYPES}
-    found = known.get(text.lower().replace("_", ""))
+    types_by_name = {print_arrow_type(each).lower(): each for each in _RESULT_TYPES}
+    found = types_by_name.get(text.lower().replace("_", ""))
     if found is not None:
         return found
     try:
         return parse_arrow_type(text)
     except ValueError as error:
         raise InvalidInputError(
-            "no type of a shard's values has this name", result_type=text, known=sorted(known)
+            "no type of a shard's values has this name",
+            result_type=text,
+            known=sorted(types_by_name),
         ) from error
 
 

@@ -186,13 +186,13 @@ def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
     """
 
     def attempt(current: Snapshot) -> None:
-        known = require_mem_wal(current).compacted
-        if shard_id in known:
+        recorded = require_mem_wal(current).compacted
+        if shard_id in recorded:
             return
         (entry,) = find_segments(current, MEM_WAL_INDEX)
         details = log_details(entry)
         # Record all listed shards, so that concurrent first writes need few commits.
-        for each in {shard_id, *list_shards(current.location)} - known.keys():
+        for each in {shard_id, *list_shards(current.location)} - recorded.keys():
             details.compacted_sstables.add(shard_id=uuid_to_proto(each), generation=0)
         publish(current, CreateIndex((with_log_details(entry, details),), (entry,)))
 

@@ -202,8 +202,8 @@ def _delete_attempts(shard: Shard, manifest: ShardManifest, tables: tuple[SsTabl
 
     The shard was just claimed, so that earlier writers can no longer publish a table.
     """
-    known = {each.path for each in (*manifest.sstables, *tables)}
+    referenced = {each.path for each in (*manifest.sstables, *tables)}
     for folder in shard.store.list_delimited("").folders:
         path = folder.rstrip("/").rpartition("/")[2]
-        if _TABLE.fullmatch(path) and path not in known:
+        if _TABLE.fullmatch(path) and path not in referenced:
             shard.store.delete_folder(path)

@@ -236,11 +236,11 @@ class MemWalWriter:
             self._is_closed = True
 
     def _claim(self, state: MemWalState) -> None:
-        shard, known = self.shard, dict[int, tuple[WalEntry, Write]]()
+        shard, replayed = self.shard, dict[int, tuple[WalEntry, Write]]()
         latest = shard.latest()
         if latest is not None:
             shard.check_active(latest)
-            known = {
+            replayed = {
                 each.position: (each, self._replayed(each))
                 for each in shard.entries(latest.replay_after)
             }
@@ -252,7 +252,7 @@ class MemWalWriter:
             note_shard(self.base, shard.shard_id)
         self._position = self.manifest.replay_after
         generations, logged = set[int | None](), set[int]()
-        while (found := known.get(self._position + 1)) is not None:
+        while (found := replayed.get(self._position + 1)) is not None:
             self._position += 1
             self._memory.add(found[1])
             generations.add(found[0].generation)
@@ -568,14 +568,14 @@ class MemWalWriter:
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns and types of the table, marked as not deleted."""
-        known = {*self._arrow.names} - ({TOMBSTONE} if self._keys else set())
-        unknown = [name for name in batch.schema.names if name not in known]
+        names = {*self._arrow.names} - ({TOMBSTONE} if self._keys else set())
+        unknown = [name for name in batch.schema.names if name not in names]
         if unknown or len(set(batch.schema.names)) < batch.num_columns:
             raise PutError(
                 "rows have columns that the table has not, or one twice",
                 unknown=unknown,
                 columns=batch.schema.names,
-                known=sorted(known),
+                known=sorted(names),
             )
         columns = []
         for field in self._arrow:

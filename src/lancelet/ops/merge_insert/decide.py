@@ -114,13 +114,13 @@ def _fulfilling(
     if condition is None:
         return matches
     bound = compile_condition(snapshot, source.rows.schema, condition)
-    kept = [
+    parts = [
         pair.where(_truth(snapshot, bound, batch, pair))
         for batch, pair in batches_of_matches(source, matches)
     ]
     return Matches(
-        np.concatenate([NO_ROWS.rows, *(part.rows for part in kept)]),
-        np.concatenate([NO_ROWS.addresses, *(part.addresses for part in kept)]),
+        np.concatenate([NO_ROWS.rows, *(part.rows for part in parts)]),
+        np.concatenate([NO_ROWS.addresses, *(part.addresses for part in parts)]),
     )
 
 
@@ -183,10 +183,12 @@ def _unmatched(
 ) -> dict[int, Int64s]:
     """Return the rows of the table without a matching source row, by fragment."""
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=condition))
-    kept = rows_by_fragment(matched)
+    matched_offsets = rows_by_fragment(matched)
     nothing = np.empty(0, np.int64)
     rows = {
-        fragment_id: np.setdiff1d(offsets, kept.get(fragment_id, nothing), assume_unique=True)
+        fragment_id: np.setdiff1d(
+            offsets, matched_offsets.get(fragment_id, nothing), assume_unique=True
+        )
         for fragment_id, offsets in find_rows(plan).items()
     }
     return {fragment_id: offsets for fragment_id, offsets in rows.items() if len(offsets)}

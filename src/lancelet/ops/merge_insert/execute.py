@@ -191,11 +191,13 @@ def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAr
     Key filters have false positives, and appends have no filter. The check reads the key columns of
     the new fragments, which is cheaper than repeating the merge.
     """
-    known = set(snapshot.fragments.ids.tolist())
+    checked_ids = set(snapshot.fragments.ids.tolist())
 
     def check(theirs: Snapshot) -> bool:
-        added = tuple(number for number in theirs.fragments.ids.tolist() if number not in known)
-        known.update(added)
+        added = tuple(
+            number for number in theirs.fragments.ids.tolist() if number not in checked_ids
+        )
+        checked_ids.update(added)
         joined = join(theirs, source.key, source.keys, source.steps, added)
         return not inserted[joined.matches.rows].any()
 
@@ -305,11 +307,11 @@ def _overlaid(
         return own
     parts = {child.id: child for child in part.children}
     children = []
-    for place, child in enumerate(field.children):
-        known = parts.get(child.id)
-        array = None if known is None else pc.struct_field(own, [child.name])
-        under = None if base is None else pc.struct_field(base, [place])
-        children.append(_overlaid(child, known, array, under, num_rows))
+    for index, child in enumerate(field.children):
+        child_part = parts.get(child.id)
+        array = None if child_part is None else pc.struct_field(own, [child.name])
+        under = None if base is None else pc.struct_field(base, [index])
+        children.append(_overlaid(child, child_part, array, under, num_rows))
     fields = [
         pa.field(child.name, array.type, child.nullable)
         for child, array in zip(field.children, children, strict=True)

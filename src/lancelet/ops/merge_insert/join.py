@@ -53,9 +53,9 @@ class Matches:
         if bool((rows[1:] >= rows[:-1]).all()):
             return Matches(rows, addresses)
         # Source rows usually have one match, so that pairs can be scattered without sorting.
-        place = np.full(int(rows.max()) + 1, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        order = place[place >= 0]
+        pair_indices = np.full(int(rows.max()) + 1, -1, np.int64)
+        pair_indices[rows] = np.arange(len(rows))
+        order = pair_indices[pair_indices >= 0]
         if len(order) < len(rows):
             order = np.argsort(rows, kind="stable")
         return Matches(rows[order], addresses[order])
@@ -120,8 +120,8 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
         which, found = key_pass.index.find_rows(key.of_rows(rows))
-        places = which + split.rows.start if offsets is None else offsets[which]
-        return Matches(key_pass.source_rows(found), split.source.addresses(places))
+        row_offsets = which + split.rows.start if offsets is None else offsets[which]
+        return Matches(key_pass.source_rows(found), split.source.addresses(row_offsets))
 
     return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
 

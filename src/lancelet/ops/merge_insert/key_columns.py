@@ -80,14 +80,14 @@ def _chain(schema: Schema, name: str) -> tuple[Field, ...]:
 
 
 def _column(rows: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
-    place = rows.schema.get_field_index(path[0])
-    if place < 0:
+    index = rows.schema.get_field_index(path[0])
+    if index < 0:
         raise MissingKeyError(
             "the source has no column of a name that the key has",
             column=path[0],
             known=rows.schema.names[:100],
         )
-    array = rows.column(place)
+    array = rows.column(index)
     for name in path[1:]:
         array = pc.struct_field(array, [name])
     return array

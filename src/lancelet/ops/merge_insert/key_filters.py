@@ -56,14 +56,14 @@ class InsertedKeys:
 def filter_hashes(columns: Sequence[pa.Array]) -> Hashes | None:
     """Return the hashes of keys without nulls, or None for unsupported types."""
     parts = [_filter_bytes(column) for column in columns]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    encoded = [part for part in parts if part is not None]
+    if len(encoded) < len(parts):
         return None
-    if len(known) > 1:
+    if len(encoded) > 1:
         end, nothing = (pa.scalar(each, pa.large_binary()) for each in (_END, b""))
-        ended = [each for part in known for each in (part, end)]
-        known = [pc.binary_join_element_wise(*ended, nothing)]
-    return xxh64_many(*variable_buffers(known[0]))
+        ended = [each for part in encoded for each in (part, end)]
+        encoded = [pc.binary_join_element_wise(*ended, nothing)]
+    return xxh64_many(*variable_buffers(encoded[0]))
 
 
 def _filter_bytes(column: pa.Array) -> pa.LargeBinaryArray | None:

@@ -111,12 +111,12 @@ class KeyIndex:
 
     def find(self, keys: Keys) -> tuple[Int64s, Int64s]:
         """Return the indices of the `keys` that are found, and the first row with each."""
-        places = match_hashes(self._starts, self._ordered, keys.hashes)
-        hit = places >= 0
+        slots = match_hashes(self._starts, self._ordered, keys.hashes)
+        hit = slots >= 0
         if keys.valid is not None:
             hit &= keys.valid
         which = np.flatnonzero(hit)
-        rows = self._rows[places[which]].astype(np.int64)
+        rows = self._rows[slots[which]].astype(np.int64)
         if keys.stored is None or not len(which):
             return which, rows
         return self._checked(keys.stored, which, rows)
@@ -144,23 +144,25 @@ class KeyIndex:
         return first
 
     def _checked(
-        self, wanted: pa.LargeBinaryArray, which: Int64s, rows: Int64s
+        self, probe_keys: pa.LargeBinaryArray, which: Int64s, rows: Int64s
     ) -> tuple[Int64s, Int64s]:
         """Return the hash matches with equal bytes."""
         assert self.keys.stored is not None
         theirs = self.keys.stored.take(pa.array(rows))
-        same = pc.equal(theirs, wanted.take(pa.array(which))).to_numpy(zero_copy_only=False)
+        same = pc.equal(theirs, probe_keys.take(pa.array(which))).to_numpy(zero_copy_only=False)
         if same.all():
             return which, rows
         other = np.flatnonzero(~same)
-        rows[other] = self._find_exactly(wanted.take(pa.array(which[other])))
-        kept = rows >= 0
-        return which[kept], rows[kept]
+        rows[other] = self._find_exactly(probe_keys.take(pa.array(which[other])))
+        is_found = rows >= 0
+        return which[is_found], rows[is_found]
 
-    def _find_exactly(self, wanted: pa.LargeBinaryArray) -> Int64s:
+    def _find_exactly(self, probe_keys: pa.LargeBinaryArray) -> Int64s:
         """Return the first row with each key, or -1, without using hashes."""
-        known = self.keys.stored
+        value_set = self.keys.stored
         if self.keys.valid is not None:
-            known = pc.if_else(pa.array(self.keys.valid), known, pa.scalar(None, pa.large_binary()))
-        found: Int64s = pc.fill_null(pc.index_in(wanted, value_set=known), -1).to_numpy()
+            value_set = pc.if_else(
+                pa.array(self.keys.valid), value_set, pa.scalar(None, pa.large_binary())
+            )
+        found: Int64s = pc.fill_null(pc.index_in(probe_keys, value_set=value_set), -1).to_numpy()
         return found

@@ -115,10 +115,10 @@ def rewrite_columns(
 
 def _replacements(source: Source, updates: Matches) -> Iterator[tuple[int, _Replacement]]:
     """Yield the new rows of each fragment, sorted by row offset."""
-    for fragment_id, places in group_by_fragment(updates.addresses).items():
-        offsets = offsets_of(updates.addresses[places])
+    for fragment_id, pair_indices in group_by_fragment(updates.addresses).items():
+        offsets = offsets_of(updates.addresses[pair_indices])
         order = np.argsort(offsets, kind="stable")
-        rows = source.rows.take(updates.rows[places[order]])
+        rows = source.rows.take(updates.rows[pair_indices[order]])
         yield fragment_id, _Replacement(offsets[order], rows)
 
 
