@@ -61,7 +61,7 @@ def test_the_kernel_reads_what_the_reference_wrote(tmp_path, monkeypatch, versio
             rows = rng.integers(0, ROWS, int(rng.integers(1, 30)))
             assert dataset.take(rows, columns=[name]).equals(written.select([name]).take(rows))
         assert not kernels.NATIVE or all(
-            read is not None and None not in read.places for read in reads
+            read is not None and None not in read.outputs for read in reads
         ), name
     rows = rng.integers(0, ROWS, 9)
     for _ in range(4):

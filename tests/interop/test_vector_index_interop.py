@@ -268,7 +268,7 @@ def test_words_of_four_bits_are_read_from_one_file_and_not_written(tmp_path):
     ours = lancelet.dataset(path)
     exact = set(found(ours, query, use_index=False))
     assert set(found(ours, query, refine_factor=20)) == exact
-    with pytest.raises(UnsupportedError, match="8 bits"):
+    with pytest.raises(UnsupportedError, match="8-bit codes"):
         ours.create_index("v", "IVF_PQ", replace=True, **wanted)
 
 

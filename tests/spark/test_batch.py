@@ -108,8 +108,8 @@ def test_a_failed_write_leaves_no_version_and_no_finished_files(spark, uri, tmp_
                 deadline = time.monotonic() + 60
                 while not list(data.glob("*.lance")) and time.monotonic() < deadline:
                     time.sleep(0.1)
-                # The other task has written its file; give it the time to say so.
-                time.sleep(1)
+                # The other task has written its file; wait until it has reported it.
+                time.sleep(3)
                 failures.touch()
                 raise ValueError("no more rows")
             yield batch

@@ -117,7 +117,7 @@ def checks_kinds(function: F) -> F:
     >>> clean("a", delete_unverified="no")
     Traceback (most recent call last):
         ...
-    lancelet.file.arguments.ArgumentTypeError: an argument has another type than ... found='str')
+    lancelet.file.arguments.ArgumentTypeError: an argument has the wrong type ... found='str')
     """
     code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]

@@ -25,7 +25,7 @@ from lancelet.sampler import (
     maybe_sample,
     reservoir_sampling,
 )
-from lancelet.torch.data import LanceDataset, SafeLanceDataset, _joined
+from lancelet.torch.data import LanceDataset, SafeLanceDataset, _merge_batches
 from lancelet.torch.dist import get_global_rank, get_global_world_size
 from lancelet.torch.tensors import numbers_of
 
@@ -206,9 +206,9 @@ def test_samplers_of_others_and_samples_are_used() -> None:
     assert len(_ids(LanceDataset(table, 4, samples=9, to_tensor_fn=None))) == 9
 
 
-def test_small_batches_are_joined_up_to_the_size() -> None:
+def test_small_batches_are_merged_up_to_the_size() -> None:
     parts = [pa.record_batch({"id": [0] * size}) for size in (3, 2, 2, 9, 1)]
-    assert [batch.num_rows for batch in _joined(parts, 5)] == [5, 2, 9, 1]
+    assert [batch.num_rows for batch in _merge_batches(parts, 5)] == [5, 2, 9, 1]
 
 
 def test_rows_are_looked_up_in_the_version_that_was_opened() -> None:
