@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("-n", "--rows", type=int, default=_ROWS, help="the number of rows")
+    parser.add_argument(
+        "-n", "--rows", type=int, default=_ROWS, help=f"the number of rows (default {_ROWS})"
+    )
     parser.add_argument("--columns", help="column names, comma-separated; by default all")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
     parser.add_argument("--offset", type=int, default=0, help="the number of rows to skip")

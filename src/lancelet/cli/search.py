@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     near.add_argument("--vector", help="numbers as JSON, or @FILE with them")
     near.add_argument("--row", type=int, help="search near the vector of this row index")
     parser.add_argument("--column", help="the vector column; required if there are several")
-    parser.add_argument("-k", type=int, default=_ROWS, help="the number of rows")
+    parser.add_argument("-k", type=int, default=_ROWS, help=f"the number of rows (default {_ROWS})")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
     parser.add_argument("--columns", help="columns, comma-separated")
 

@@ -151,7 +151,7 @@ class VectorIndexArguments:
         given = str(self.values.get("index_file_version") or "V3").upper()
         if given not in _FILE_VERSIONS:
             raise InvalidInputError(
-                "unknown version of vector index files", found=given, assigned=_FILE_VERSIONS
+                "unknown version of vector index files", found=given, expected=_FILE_VERSIONS
             )
         if given == "LEGACY" and str(self.index_type).upper() == "IVF_PQ":
             if int(self.values.get("num_bits") or _BYTE_BITS) != _BYTE_BITS:

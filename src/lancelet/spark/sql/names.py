@@ -367,7 +367,7 @@ def locate(
             source.fail(
                 f"unknown option `{name}`{similar_names(name, sorted(valid_options))}",
                 reference.start,
-                valid_options=[*sorted(valid_options), f"{STORAGE_PREFIX}<name>"],
+                expected=[*sorted(valid_options), f"{STORAGE_PREFIX}<name>"],
             )
     storage = reference.select_options(storage=True)
     if reference.is_path:
