@@ -26,7 +26,7 @@ from lancelet.errors import (
 from lancelet.format.shard_manifest import SEALED
 from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.mem_wal.compact import compact_log
-from lancelet.ops.mem_wal.discovery import note_shards
+from lancelet.ops.mem_wal.discovery import record_shards
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
 from lancelet.ops.mem_wal.writer import MemWalWriter
@@ -160,7 +160,7 @@ WORK = {
     "write": live,
     "merge": lambda store, snapshot, _: compact_log(store(snapshot)),
     "collect": lambda store, snapshot, _: collect_log(store(snapshot)),
-    "note": lambda store, snapshot, _: note_shards(store(snapshot)),
+    "note": lambda store, snapshot, _: record_shards(store(snapshot)),
 }
 
 

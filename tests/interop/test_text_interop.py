@@ -171,7 +171,7 @@ def test_words_in_quotes_are_a_phrase(tmp_path):
     for words in ('"red dog"', 'red "dog"', '"fox"', '""', '"cat" "dog"', '5" red', ""):
         agree_on(path, words, words)
     for words in ('"red dog', 'red dog"', '"cat" "dog', '"'):
-        with pytest.warns(UnbalancedQuoteWarning, match="put one at both ends"):
+        with pytest.warns(UnbalancedQuoteWarning, match="quote both ends"):
             agree_on(path, words, words)
     dataset.create_scalar_index("u", "INVERTED", with_position=True)
     agree_on(path, "red dog", "red dog")

@@ -94,14 +94,14 @@ def number_bases(bases: Sequence[BasePath]) -> tuple[BasePath, ...]:
 
 
 def add_bases(
-    snapshot: Snapshot, bases: Sequence[BasePath], remarks: CommitProperties | None = None
+    snapshot: Snapshot, bases: Sequence[BasePath], properties: CommitProperties | None = None
 ) -> Snapshot:
     """Register bases; a base without an id gets the next free one."""
-    return publish(snapshot, UpdateBases(tuple(bases)), properties=remarks)
+    return publish(snapshot, UpdateBases(tuple(bases)), properties=properties)
 
 
 def update_base_paths(
-    snapshot: Snapshot, paths: Mapping[int | str, str], remarks: CommitProperties | None = None
+    snapshot: Snapshot, paths: Mapping[int | str, str], properties: CommitProperties | None = None
 ) -> Snapshot:
     """Change the paths of bases, keyed by id, name or path."""
     bases = snapshot.manifest.bases
@@ -113,7 +113,9 @@ def update_base_paths(
         moved[base.id] = replace(base, path=absolute_path(path))
     if not moved:
         raise BaseError("no base path is given", known=sorted(bases))
-    return publish(snapshot, UpdateBases(tuple(moved.values()), replaces=True), properties=remarks)
+    return publish(
+        snapshot, UpdateBases(tuple(moved.values()), replaces=True), properties=properties
+    )
 
 
 def base_with_id(bases: Mapping[int, BasePath], base_id: int) -> BasePath:

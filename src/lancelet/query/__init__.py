@@ -1,7 +1,7 @@
 """Filters and computed columns: from SQL text to rows.
 
-`compile` turns what a caller wrote into bound expressions, `prune` skips zones that cannot
-match, `evaluate` computes over batches.
+`compile` turns SQL text into bound expressions, `prune` skips zones that cannot match, and
+`evaluate` computes expressions over batches.
 """
 
 from __future__ import annotations

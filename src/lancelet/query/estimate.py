@@ -19,9 +19,11 @@ from dataclasses import replace
 from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
 from lancelet.query.expression import Expression
-from lancelet.query.indexing.choose import Asked, ChosenPart, Part, choose_parts, is_decided
+from lancelet.query.indexing.choose import ChosenPart, IndexLookup, Part, choose_parts, is_decided
 from lancelet.query.indexing.search import Candidates, find_candidates
-from lancelet.query.looks import (
+from lancelet.query.node_meter import READ, UNMETERED, NodeMeter, index_node
+from lancelet.query.plan import ScanPlan, filter_steps
+from lancelet.query.row_slices import (
     RowSlice,
     estimate_reads,
     estimate_selectivity,
@@ -30,8 +32,6 @@ from lancelet.query.looks import (
     packed_reads,
     sample_slices,
 )
-from lancelet.query.node_meter import READ, UNMETERED, NodeMeter, index_node
-from lancelet.query.plan import ScanPlan, filter_steps
 from lancelet.values import cached_property, dataclass
 
 
@@ -120,8 +120,8 @@ class RowEstimator:
 
     def reads_of_part(self, part: Part) -> IoCounts:
         """Return the estimated reads of the indices for a part of the filter."""
-        if isinstance(part, Asked):
-            return part.index.estimate_reads(part.question, is_negated=part.is_negated)
+        if isinstance(part, IndexLookup):
+            return part.index.estimate_reads(part.query, is_negated=part.is_negated)
         return sum((self.reads_of_part(each) for each in part.parts), IoCounts())
 
     def planning_reads(self, nodes: Iterable[str]) -> IoCounts:

@@ -45,7 +45,7 @@ from lancelet.query.coercion import CoercionError, plain
 from lancelet.query.data_types import is_any_list
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.arithmetic import compute_arithmetic, negate
-from lancelet.query.functions.base import Value, constant, spread
+from lancelet.query.functions.base import Value, broadcast, constant
 from lancelet.query.functions.casting import cast
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.traversal import walk
@@ -61,14 +61,14 @@ def evaluate(expression: Expression, rows: Rows) -> pa.Array:
     A bare column is returned as stored; computed values have a plain type.
     """
     batch = _Batch.of(rows)
-    with _naming_expression(expression):
+    with _with_expression(expression):
         if isinstance(expression, ex.Column):
             return batch.stored(expression.path)
-        return spread(_value(expression, batch), batch.num_rows)
+        return broadcast(_value(expression, batch), batch.num_rows)
 
 
 @contextmanager
-def _naming_expression(expression: Expression) -> Iterator[None]:
+def _with_expression(expression: Expression) -> Iterator[None]:
     """Add the expression to errors of kernels."""
     try:
         yield
@@ -96,9 +96,9 @@ def evaluate_filter(expression: Expression, rows: Rows) -> pa.BooleanArray:
     batch = _Batch.of(rows)
     mask: pa.BooleanArray | None = None
     for part in parts:
-        with _naming_expression(part):
+        with _with_expression(part):
             value = _value(part, batch) if mask is None else _where(part, mask, batch)
-        passes = spread(value, batch.num_rows)
+        passes = broadcast(value, batch.num_rows)
         if passes.null_count:
             passes = pc.fill_null(passes, False)
         mask = passes if mask is None else pc.and_(mask, passes)
@@ -268,7 +268,7 @@ def _where(expression: Expression, mask: pa.Array, batch: _Batch) -> Value:
     if not selected.num_rows:
         # The type is required to combine the result.
         return pa.nulls(batch.num_rows, _value(expression, selected).type)
-    return _scatter(spread(_value(expression, selected), selected.num_rows), mask)
+    return _scatter(broadcast(_value(expression, selected), selected.num_rows), mask)
 
 
 def _scatter(values: pa.Array, mask: pa.Array) -> pa.Array:
@@ -366,9 +366,9 @@ def _case(case: ex.Case, batch: _Batch) -> Value:
         holds = pc.fill_null(_where(when, remaining, batch), False)
         matched = pc.and_(remaining, holds)
         conditions.append(matched)
-        values.append(spread(_where(then, matched, batch), batch.num_rows))
+        values.append(broadcast(_where(then, matched, batch), batch.num_rows))
         remaining = pc.and_not(remaining, matched)
-    values.append(spread(_where(case.otherwise, remaining, batch), batch.num_rows))
+    values.append(broadcast(_where(case.otherwise, remaining, batch), batch.num_rows))
     return pc.case_when(pc.make_struct(*conditions), *values)
 
 
@@ -377,7 +377,7 @@ def nested_equal(left: Value, right: Value) -> Value:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return nested_equal(pa.array([left], left.type), pa.array([right], right.type))[0]
     num_rows = len(right) if isinstance(left, pa.Scalar) else len(left)
-    sides = (spread(left, num_rows), spread(right, num_rows))
+    sides = (broadcast(left, num_rows), broadcast(right, num_rows))
     both = pc.and_(sides[0].is_valid(), sides[1].is_valid())
     return pc.if_else(both, _same(*sides), pa.scalar(None, pa.bool_()))
 

@@ -26,7 +26,7 @@ from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.column_indices import column_indices, vector_indices
 from lancelet.query.indexing.segments import index_loads
 from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, new_meter
-from lancelet.query.operators import ASKED, Step, operator_of
+from lancelet.query.operators import INDEX_QUERY, Step, operator_of
 from lancelet.query.plan import ScanPlan
 from lancelet.values import dataclass
 
@@ -64,7 +64,7 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     started = time.perf_counter()
     meter = new_meter(plan.snapshot)
     operator = operator_of(replace(plan, meter=meter), is_cold=True)
-    steps = operator.steps_of_count() if count_only else operator.steps(verbose=True)
+    steps = operator.count_steps() if count_only else operator.steps(verbose=True)
     # Lookups of the estimation that repeat during execution are counted once.
     before.comparisons, before.cache_hits = loads.comparisons, loads.cache_hits
     cold = _cold(plan, meter)
@@ -120,7 +120,7 @@ def _metrics(
         return ""
     output_rows = measured.rows
     if step.text.startswith(f"{READ}:") and plan.options.search is None:
-        output_rows = rows  # as in the reference, whose filter is a part of this step
+        output_rows = rows  # like the reference, where the filter is part of this step
     if step.nodes[0] == SORT:
         output_rows = rows
     texts = [f"output_rows={output_rows}", f"elapsed_ms={measured.seconds * 1000:.2f}"]
@@ -129,7 +129,7 @@ def _metrics(
         texts.append(f"requests={measured.requests}")
     if step.text.startswith(f"{READ}:"):
         texts.append(f"rows_scanned={measured.rows}")
-    if step.text.startswith(ASKED):
+    if step.text.startswith(INDEX_QUERY):
         texts += [f"{name}={value}" for name, value in index_metrics.items()]
     return f", metrics=[{', '.join(texts)}]"
 

@@ -56,7 +56,7 @@ class SplitColumns:
 
 def added_columns(search: Search) -> tuple[pa.Field, ...]:
     """Return the columns that a search adds to the table, scores last."""
-    rank = search.place_field
+    rank = search.element_field
     return (search.score_field,) if rank is None else (rank, search.score_field)
 
 
@@ -128,5 +128,5 @@ def trailing_columns(
     requested = split.names
     fields = [each for each in added_columns(search) if each.name not in requested]
     if not adds_scores:
-        fields = [each for each in fields if each is search.place_field]
+        fields = [each for each in fields if each is search.element_field]
     return tuple(_unchanged(index + offset, each) for offset, each in enumerate(fields))

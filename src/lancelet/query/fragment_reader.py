@@ -1,4 +1,4 @@
-"""Read rows of one fragment, whose columns may be stored in several data files.
+"""Read rows of one fragment from one or more data files.
 
     reader = FragmentReader(snapshot, fragment)
     reader.read(fields, RowRange(0, 100))      an array for each field
@@ -40,7 +40,7 @@ _PLANS_MAX: Final = 16
 class StoredFields:
     """The parts of fields in one file, and the indices of these fields.
 
-    `read` are the parts as they are requested from the file.
+    `read` are the parts requested from the file.
     """
 
     read: tuple[Field, ...]
@@ -287,8 +287,8 @@ def stored_fields(
         # Old releases stored a field id twice; the first file takes precedence.
         field_ids = frozenset(file.fields) - seen_ids - {TOMBSTONE}
         seen_ids |= field_ids
-        parts = [(place, part_within(field, field_ids)) for place, field in enumerate(fields)]
-        stored: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
+        parts = [(index, part_within(field, field_ids)) for index, field in enumerate(fields)]
+        stored: Mapping[int, Field] = {index: part for index, part in parts if part is not None}
         if stored:
             read = tuple(map(read_as, stored.values()))
             yield file_index, StoredFields(read, tuple(stored.values()), tuple(stored))

@@ -197,7 +197,7 @@ class CombinedFieldsQuery(FullTextQuery):
 
         Args:
             query: The text, split into terms by the tokenizer of the columns.
-            columns: Columns with equal tokenizers, of which at least one has an index.
+            columns: Columns with equal tokenizers; at least one needs an index.
             boosts: Weight of each term occurrence by column, 1 or more.
             operator: Whether any term suffices or each must occur in some column.
         """

@@ -228,16 +228,16 @@ class NodeMeter(IoMeter, PlanMeter):
     @contextmanager
     def _read_node(self) -> Iterator[str | None]:
         """Enter the read node; yields None within an outer read."""
-        if getattr(self._threads, "is_reading", False):
+        if getattr(self._threads, "is_in_read", False):
             yield None
             return
         node = self.current if self.current in _READERS else READ
-        self._threads.is_reading = True
+        self._threads.is_in_read = True
         try:
             with self.within(node):
                 yield node
         finally:
-            self._threads.is_reading = False
+            self._threads.is_in_read = False
 
     def _stack(self) -> list[_Entered]:
         if not hasattr(self._threads, "stack"):

@@ -1,11 +1,11 @@
-"""What stands between operators: constants, columns, calls, casts, CASE and lists.
+"""Parse operands: constants, columns, calls, casts, CASE and lists.
 
     a['b'].c        Column(a, b, c)           items[1].price    Member(Call(array_element, ...))
     substring(s from 2 for 3)                 Call(substr, s, 2, 3)
     DATE '2020-01-31', 5::bigint, [1, 2]      constants and casts
 
-Spellings that SQL has for one function (`POSITION(x IN y)`, `TRIM(BOTH x FROM y)`,
-`EXTRACT(year FROM t)`) end here: what leaves this module is a plain call.
+Special SQL syntax of functions (`POSITION(x IN y)`, `TRIM(BOTH x FROM y)`,
+`EXTRACT(year FROM t)`) is parsed to ordinary calls.
 """
 
 from __future__ import annotations
@@ -48,82 +48,82 @@ _NEVER_COLUMNS: Final = frozenset(
         "where",
     ]
 )
-"""Words that mean something wherever an operand may stand; other keywords may name columns."""
+"""Keywords that cannot be unquoted column names."""
 
 _NEVER_BEGIN: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=", "~", "%", "/", "||", ")", ",")
-"""Signs that no value begins with, so that a word before them is not what introduces one."""
+"""Signs that cannot start a value, so a preceding type keyword is a column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text and where each expression that was read from it starts."""
+    """A text and the start position of each expression parsed from it."""
 
     text: str
     starts: dict[int, tuple[Expression, int]] = field(default_factory=dict)
 
     def error(self, message: str, node: Expression) -> ExpressionError:
-        """Return an error that points at where a node was read, if it was."""
+        """Return an error that points to the position of a node, if it is in the text."""
         if id(node) not in self.starts:
             return ExpressionError(f"{message}\n{self.text[:200]}" if self.text else message)
         return ExpressionError(f"{message}\n{pointer(self.text, self.starts[id(node)][1])}")
 
 
 class OperandParser(ABC):
-    """Reads operands; whoever derives from it knows the operators."""
+    """Parses operands; subclasses parse operators."""
 
     def __init__(self, text: str) -> None:
-        """Start at the first word of a text."""
+        """Start at the first token of a text."""
         self.lexer = Lexer(text)
         self.source = Source(text)
 
     @abstractmethod
     def expression(self, level: int) -> Expression:
-        """Read an expression whose operators hold at least as tightly as `level`."""
+        """Parse an expression of operators with at least the precedence `level`."""
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise an error that points at a word, by default the one in hand."""
+        """Raise an error that points to a token, by default the current one."""
         self.lexer.fail(message, (token or self.lexer.token).start)
 
     def at_end(self) -> bool:
-        """Whether no word is left."""
+        """Whether all tokens were consumed."""
         return self.lexer.token.kind is Kind.END
 
     def take_word(self, word: str) -> bool:
-        """Take a keyword if it is in hand."""
+        """Consume a keyword if it is the current token."""
         taken = self.lexer.token.is_keyword(word)
         if taken:
             self.lexer.advance()
         return taken
 
     def take_sign(self, sign: str) -> bool:
-        """Take a sign if it is in hand."""
+        """Consume a sign if it is the current token."""
         taken = self.lexer.token.is_sign(sign)
         if taken:
             self.lexer.advance()
         return taken
 
-    def expect_word(self, word: str) -> None:
-        """Take a keyword or fail."""
+    def require_word(self, word: str) -> None:
+        """Consume a keyword or raise."""
         if not self.take_word(word):
             self.fail(f"expected {word.upper()}, found {self.found()}")
 
-    def expect_sign(self, sign: str) -> None:
-        """Take a sign or fail."""
+    def require_sign(self, sign: str) -> None:
+        """Consume a sign or raise."""
         if not self.take_sign(sign):
             self.fail(f"expected {sign!r}, found {self.found()}")
 
     def found(self) -> str:
-        """Return the word in hand, for a message."""
+        """Return the current token for error messages."""
         token = self.lexer.token
         return "the end" if token.kind is Kind.END else repr(token.value)
 
     def at(self, start: int, node: Expression) -> Expression:
-        """Remember where a node was read, and return it."""
+        """Record the position of a node and return it."""
         self.source.starts[id(node)] = (node, start)
         return node
 
     def items(self, closing: str) -> tuple[Expression, ...]:
-        """Read expressions between commas up to a closing sign, and take that too."""
+        """Parse comma-separated expressions up to and including a closing sign."""
         items: list[Expression] = []
         if self.take_sign(closing):
             return ()
@@ -131,11 +131,11 @@ class OperandParser(ABC):
             items.append(self.expression(ex.OR))
             if not self.take_sign(","):
                 break
-        self.expect_sign(closing)
+        self.require_sign(closing)
         return tuple(items)
 
     def postfix(self, start: int, found: Expression) -> Expression:
-        """Read casts, subscripts and members behind an operand."""
+        """Parse the casts, subscripts and members that follow an operand."""
         while True:
             if self.take_sign("::"):
                 found = self.at(start, ex.Cast(found, self._type()))
@@ -149,14 +149,14 @@ class OperandParser(ABC):
     def _subscript(self, operand: Expression) -> Expression:
         if self.lexer.token.kind is Kind.TEXT:
             name = self.lexer.advance().value
-            self.expect_sign("]")
+            self.require_sign("]")
             return _member(operand, name)
         index = self.expression(ex.OR)
         if self.take_sign(":"):
             last = self.expression(ex.OR)
-            self.expect_sign("]")
+            self.require_sign("]")
             return ex.Call("array_slice", (operand, index, last))
-        self.expect_sign("]")
+        self.require_sign("]")
         return ex.Call("array_element", (operand, index))
 
     def _name(self) -> str:
@@ -166,7 +166,7 @@ class OperandParser(ABC):
         return self.lexer.advance().value
 
     def primary(self) -> Expression:
-        """Read one operand without what may stand behind it."""
+        """Parse one operand without postfix operators."""
         token = self.lexer.token
         if token.kind is Kind.HEX:
             return self._hex()
@@ -184,7 +184,7 @@ class OperandParser(ABC):
         if token.value == "[":
             return self.at(token.start, self._list(self.items("]"), token))
         inner = self.expression(ex.OR)
-        self.expect_sign(")")
+        self.require_sign(")")
         return inner
 
     def _hex(self) -> Expression:
@@ -192,7 +192,7 @@ class OperandParser(ABC):
         try:
             return self.at(token.start, ex.literal(bytes.fromhex(token.value)))
         except ValueError:
-            self.fail("a hexadecimal constant holds pairs of 0-9 and a-f", token)
+            self.fail("a hexadecimal constant must consist of pairs of 0-9 and a-f", token)
 
     def _list(self, items: tuple[Expression, ...], token: Token) -> Expression:
         scalars = [item.scalar for item in items if isinstance(item, ex.Literal)]
@@ -200,7 +200,7 @@ class OperandParser(ABC):
             return ex.Call("make_array", items)
         values = list_of_constants(scalars)
         if values is None:
-            self.fail("the items of a list must be of one type", token)
+            self.fail("list items must have one type", token)
         return ex.Literal(values)
 
     def _word(self, token: Token) -> Expression:
@@ -222,7 +222,7 @@ class OperandParser(ABC):
                 self.lexer.advance()
                 return self._list(self.items("]"), token)
             case "select" | "exists" | "any" | "some" | "all" if opens:
-                self.fail("subqueries are not supported; a filter sees one row", token)
+                self.fail("subqueries are not supported in filters", token)
         if following.is_sign("("):
             self.lexer.advance()
             return self._call(word, token)
@@ -251,7 +251,7 @@ class OperandParser(ABC):
         except UnfitError as error:
             self.fail(str(error), text)
         if isinstance(fitted, Unrepresentable):
-            self.fail(f"{text.value!r} is finer than {data_type}, or beyond its range", text)
+            self.fail(f"{text.value!r} is out of range or too precise for {data_type}", text)
         return ex.Literal(fitted)
 
     def _precision_follows(self) -> bool:
@@ -275,39 +275,39 @@ class OperandParser(ABC):
             when = self.expression(ex.OR)
             if subject is not None:
                 when = self.at(start, ex.Comparison(Operator.EQUAL, subject, when))
-            self.expect_word("then")
+            self.require_word("then")
             branches.append((when, self.expression(ex.OR)))
         if not branches:
             self.fail(f"expected WHEN, found {self.found()}")
         otherwise = self.expression(ex.OR) if self.take_word("else") else ex.Literal(ex.NULL.scalar)
-        self.expect_word("end")
+        self.require_word("end")
         return ex.Case(tuple(branches), otherwise)
 
     def _call(self, word: str, token: Token) -> Expression:
-        """Read the arguments of a function, past its opening parenthesis."""
+        """Parse the arguments of a function after the opening parenthesis."""
         match word:
             case "cast" | "try_cast":
                 operand = self.expression(ex.OR)
-                self.expect_word("as")
+                self.require_word("as")
                 data_type = self._type()
-                self.expect_sign(")")
+                self.require_sign(")")
                 return ex.Cast(operand, data_type, word == "try_cast")
             case "extract":
                 part = self.lexer.advance()
-                self.expect_word("from")
+                self.require_word("from")
                 instant = self.expression(ex.OR)
-                self.expect_sign(")")
+                self.require_sign(")")
                 return ex.Call("date_part", (ex.literal(part.value.lower()), instant))
             case "position":
                 needle = self.expression(ex.CONCAT)
                 if self.take_sign(","):
-                    # The reference has the arguments of `strpos` here.
-                    wanted = self.expression(ex.OR)
-                    self.expect_sign(")")
-                    return ex.Call("strpos", (needle, wanted))
-                self.expect_word("in")
+                    # With a comma, the reference expects the argument order of `strpos`.
+                    haystack = self.expression(ex.OR)
+                    self.require_sign(")")
+                    return ex.Call("strpos", (needle, haystack))
+                self.require_word("in")
                 text = self.expression(ex.OR)
-                self.expect_sign(")")
+                self.require_sign(")")
                 return ex.Call("strpos", (text, needle))
             case "trim":
                 return self._trim()
@@ -330,7 +330,7 @@ class OperandParser(ABC):
             first = (self.expression(ex.OR), *first)
         elif self.take_sign(","):
             first = (*first, self.expression(ex.OR))
-        self.expect_sign(")")
+        self.require_sign(")")
         return ex.Call(function or "btrim", first)
 
     def _substring(self) -> Expression:
@@ -342,14 +342,14 @@ class OperandParser(ABC):
             arguments = [arguments[0], *start, self.expression(ex.OR)]
         while self.take_sign(","):
             arguments.append(self.expression(ex.OR))
-        self.expect_sign(")")
+        self.require_sign(")")
         return ex.Call("substr", tuple(arguments))
 
     def _arrow_cast(
         self, operand: Expression, name: Expression, token: Token, *, or_null: bool
     ) -> Expression:
         if not isinstance(name, ex.Literal) or not pa.types.is_string(name.data_type):
-            self.fail("the second argument of arrow_cast is a quoted type", token)
+            self.fail("the second argument of arrow_cast must be a quoted type", token)
         try:
             data_type = parse_arrow_type(name.scalar.as_py())
         except ValueError as error:
@@ -374,7 +374,7 @@ class OperandParser(ABC):
                 parameters.append(int(self.lexer.advance().value))
                 if not self.take_sign(","):
                     break
-            self.expect_sign(")")
+            self.require_sign(")")
         if self.take_word("unsigned"):
             name = f"{name} unsigned"
         try:
@@ -398,7 +398,7 @@ def _constant_of(constant: ex.Literal, data_type: pa.DataType) -> ex.Literal | N
 
 
 def _timestamp_type_of(text: str, data_type: pa.DataType, *, exact: bool) -> pa.DataType:
-    """Return the type of a written timestamp: nanoseconds and a zone only if it has them."""
+    """Return the type of a timestamp constant: nanoseconds and a zone only if the text has them."""
     instant = parse_instant(text)
     unit = "ns" if instant.nanoseconds % 1000 and not exact else data_type.unit
     return pa.timestamp(unit, "UTC" if instant.has_zone else data_type.tz)

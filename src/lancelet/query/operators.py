@@ -1,13 +1,12 @@
-"""What a scan does: an operator for each way to find its rows, which runs, estimates and says it.
+"""Operators of scans: each one executes, estimates and explains a way to find rows.
 
-    no filter      ReadRows      a window of offset and limit
-    filter         FilterRows    columns of the filter, then the others of rows that pass
-    order          SortRows      what to sort by of either, then the others in the order found
-    search         SearchRows    an index, or all rows, then columns of what was found
+    no filter      ReadRows      the rows within offset and limit
+    filter         FilterRows    filter columns, then other columns of rows that pass
+    order          SortRows      sort keys, then other columns in sorted order
+    search         SearchRows    an index or all rows, then columns of the hits
 
-An operator is a plan with what can be done with it. `run` yields batches as they are taken; `steps`
-says what it will do, the last first, and what those of them that read are expected to read. So
-what is explained is what runs.
+`run` yields batches lazily. `steps` returns the steps of the plan, last step first, with the
+estimated reads. Execution and explanation use the same operator, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from lancelet.query.estimate import (
 from lancelet.query.indexing.choose import render_part
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.search import find_candidates
-from lancelet.query.looks import RowSlice, sample_slices
 from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import filter_rows
 from lancelet.query.nodes.read import read_rows, windows
 from lancelet.query.nodes.sort import plan_keys, sorted_batch_rows, sorted_rows
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan
+from lancelet.query.row_slices import RowSlice, sample_slices
 from lancelet.query.search.hits import Search
 from lancelet.values import cached_property, dataclass
 
-ASKED: Final = "ScalarIndexQuery:"
+INDEX_QUERY: Final = "ScalarIndexQuery:"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a plan as it is shown, and the nodes of which it tells when they are measured."""
+    """A line of a plan, and the nodes with its measurements."""
 
     text: str
     nodes: tuple[str, ...] = ()
@@ -55,41 +54,41 @@ class Step:
     has_result_rows: bool = False
 
     def was_run(self, nodes: Collection[str]) -> bool:
-        """Say whether a node of the step is among those that did something."""
+        """Return whether any node of the step was executed."""
         return any(node in nodes for node in self.nodes)
 
 
 class Operator(RowEstimator, ABC):
-    """A way to find the rows of a plan, and to return them."""
+    """Base of operators: finds the rows of a plan and returns them."""
 
     @abstractmethod
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, as they are taken."""
+        """Yield the rows lazily."""
 
     @property
     @abstractmethod
     def early_fields(self) -> tuple[Field, ...]:
-        """The fields that are read before rows are chosen."""
+        """The fields read before rows are selected."""
 
     @property
     @abstractmethod
     def late_fields(self) -> tuple[Field, ...]:
-        """The fields that are read of chosen rows alone."""
+        """The fields read only for selected rows."""
 
     @abstractmethod
     def _own_steps(self) -> Iterator[Step]:
-        """Yield the steps before the limit, the last first, but for the one that reads."""
+        """Yield the steps between limit and read, last step first."""
 
     def _read(self) -> Estimate:
         return self.estimate_reads(self.early_fields)
 
     @cached_property
     def read(self) -> Estimate:
-        """What is expected to be read before rows are chosen, late columns not among it."""
+        """The estimated reads before rows are selected, without late columns."""
         return self.with_planning(READ, self._read)
 
     def steps(self, *, verbose: bool = False) -> list[Step]:
-        """Return what is done, the last first."""
+        """Return the steps, last step first."""
         plan, options = self.plan, self.plan.options
         steps = [Step(f"Project: {', '.join(plan.schema.names)}", has_result_rows=True)]
         if options.limit is not None or options.offset:
@@ -101,8 +100,8 @@ class Operator(RowEstimator, ABC):
             steps.append(Step(version))
         return steps
 
-    def steps_of_count(self) -> list[Step]:
-        """Return what is done to count the rows: less where sets of indices are the answer."""
+    def count_steps(self) -> list[Step]:
+        """Return the steps to count rows; no rows are read if indices return exact sets."""
         mask = find_candidates(self.plan, counts=True) if self.plan.is_filtered else None
         if mask is None or mask.steps:
             return self.steps(verbose=True)
@@ -113,7 +112,7 @@ class Operator(RowEstimator, ABC):
         return steps
 
     def estimate_reads(self, fields: Sequence[Field]) -> Estimate:
-        """Return what is read of rows that are looked at, whose files are opened."""
+        """Return the estimated reads of the examined rows, including opening files."""
         found = super().estimate_reads(fields)
         opened = self.opening_reads(self.slices, distinct([*self.early_fields, *self.late_fields]))
         return Estimate(found.fragments, found.rows, found.reads + opened)
@@ -137,31 +136,31 @@ class Operator(RowEstimator, ABC):
             yield Step(f"Filter: {step.expression}", (filter_node(step.expression),))
 
     def _index_steps(self) -> Iterator[Step]:
-        """Yield a step for each question; what an index did is told where it is first asked."""
+        """Yield a step per lookup; metrics of an index belong to its first lookup."""
         seen: set[str] = set()
-        for place, part in enumerate(self.parts):
+        for index, part in enumerate(self.parts):
             nodes = [node for node in index_nodes(part) if node not in seen]
             seen.update(nodes)
-            if not place:
+            if not index:
                 nodes.append(INDICES)
             reads = self.reads_of_part(part.part) + self.planning_reads(nodes)
             text = f"query={render_part(part.part)}, estimated_rows={part.estimate}"
-            yield Step(f"{ASKED} {text}, {format_io(reads)}", tuple(nodes), reads=True)
+            yield Step(f"{INDEX_QUERY} {text}, {format_io(reads)}", tuple(nodes), reads=True)
 
 
 class ReadRows(Operator):
-    """Reads rows in the order of the table."""
+    """Reads rows in table order."""
 
     late_fields = ()
 
     @property
     def early_fields(self) -> tuple[Field, ...]:
-        """The fields that are returned."""
+        """The output fields."""
         return distinct(self.plan.projection.fields)
 
     @cached_property
     def slices(self) -> tuple[RowSlice, ...]:
-        """The window that offset and limit leave."""
+        """The rows within offset and limit."""
         if self.plan.is_empty:
             return ()
         return tuple(
@@ -179,36 +178,36 @@ class ReadRows(Operator):
 
 
 class FilterRows(Operator):
-    """Reads the columns of a filter, and the others for the rows that pass."""
+    """Reads the filter columns, and the other columns for rows that pass."""
 
     @cached_property
     def takes_late(self) -> bool:
-        """Whether columns are read apart for the rows that pass the filter."""
-        # Where indices are asked for all of a filter, rows are read with all of their columns.
-        asked = {each for part in self.parts for each in part.expressions}
-        has_rest = any(each.expression not in asked for each in self.plan.conjuncts)
+        """Whether output columns are read separately, for rows that pass the filter."""
+        # If indices evaluate the whole filter, rows are read with all columns.
+        indexed = {each for part in self.parts for each in part.expressions}
+        has_rest = any(each.expression not in indexed for each in self.plan.conjuncts)
         return has_rest and (bool(self.stepwise_slices) or not self.slices)
 
     @property
     def retained_fields(self) -> Sequence[Field]:
-        """The fields that are returned."""
+        """The output fields."""
         return self.plan.projection.fields
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
-        """The fields of the filter, with all others where they are read at once."""
+        """The filter fields, or all fields if columns are read together."""
         late = () if self.takes_late else self.plan.projection.fields
         return distinct([*self.filter_fields, *late])
 
     @cached_property
     def late_fields(self) -> tuple[Field, ...]:
-        """The fields that the filter does not name."""
+        """The output fields that the filter does not read."""
         early = {field.id for field in self.filter_fields}
         return tuple(field for field in self.plan.projection.fields if field.id not in early)
 
     @cached_property
     def take(self) -> Estimate:
-        """What is expected to be read of late columns, for about as many rows as are left."""
+        """The estimated reads of late columns, for the estimated number of passing rows."""
         return self.with_planning(TAKE, self._take)
 
     def run(self) -> Iterator[pa.RecordBatch]:
@@ -220,10 +219,10 @@ class FilterRows(Operator):
     def _take(self) -> Estimate:
         if not self.late_fields:
             return NO_READS
-        apart = self.stepwise_slices
-        share = sum(map(len, apart)) / max(1, sum(map(len, self.slices)))
+        late_slices = self.stepwise_slices
+        share = sum(map(len, late_slices)) / max(1, sum(map(len, self.slices)))
         rows = rounded_up(self.rows_passing * share, self.plan.options.limit)
-        return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=apart)
+        return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=late_slices)
 
     def _own_steps(self) -> Iterator[Step]:
         if self.takes_late:
@@ -233,29 +232,29 @@ class FilterRows(Operator):
 
 
 class SortRows(Operator):
-    """Reads what to sort by of rows, and the others in the order found."""
+    """Reads the sort keys, and the other columns in sorted order."""
 
     @cached_property
     def _keys(self) -> Operator:
-        """What reads the columns to sort by, and where the rows are."""
+        """The operator that reads the sort keys and row addresses."""
         with self.plan.meter.within_index(INDICES):
             keys = plan_keys(self.plan)
         return operator_of(keys, is_cold=self.is_cold)
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
-        """The fields to filter and to sort by."""
+        """The filter fields and sort keys."""
         schema, order = self.plan.snapshot.schema, self.plan.options.order_by
         keys = [schema.fields_on_path(each.column)[0] for each in order]
         return distinct([*(self.filter_fields if self.plan.is_filtered else ()), *keys])
 
     @property
     def late_fields(self) -> tuple[Field, ...]:
-        """The fields that are returned."""
+        """The output fields."""
         return self.plan.projection.fields
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in their order."""
+        """Yield the rows in sorted order."""
         return sorted_rows(self.plan, self._keys.run(), self._keys.plan.schema)
 
     def _read(self) -> Estimate:
@@ -280,19 +279,19 @@ class SortRows(Operator):
             yield from self._index_steps()
 
     def _first_rows_steps(self) -> Iterator[Step]:
-        """Yield the step of an index that says which rows come first, if one does."""
+        """Yield the step of a sorted index that bounds the first rows, if there is one."""
         with self.meter.within_index(INDICES):
             bound = bound_of_first_rows(self.plan)
         if bound is not None:
             parts = self._keys.parts
             nodes = (INDICES, *(node for part in parts for node in index_nodes(part)))
-            asked = (self.reads_of_part(part.part) for part in parts)
-            reads = format_io(sum(asked, self.planning_reads(nodes)))
-            yield Step(f"{ASKED} first rows, {bound}, {reads}", nodes, reads=True)
+            part_reads = (self.reads_of_part(part.part) for part in parts)
+            reads = format_io(sum(part_reads, self.planning_reads(nodes)))
+            yield Step(f"{INDEX_QUERY} first rows, {bound}, {reads}", nodes, reads=True)
 
 
 class SearchRows(Operator):
-    """Finds the rows that are the best by some score."""
+    """Finds the rows with the best scores."""
 
     @cached_property
     def _search(self) -> Search:
@@ -302,69 +301,69 @@ class SearchRows(Operator):
 
     @property
     def filter_selects_rows(self) -> bool:
-        """Whether only rows that pass the filter are searched."""
+        """Whether the search is limited to rows that pass the filter."""
         return self.plan.is_filtered and self.plan.options.prefilter
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
-        """The fields that are read to find rows."""
+        """The fields read to find rows."""
         early = self.filter_fields if self.filter_selects_rows else ()
-        return distinct([*early, *(field for field, _ in self._beside)])
+        return distinct([*early, *(field for field, _ in self._unindexed_fields)])
 
     @cached_property
     def late_fields(self) -> tuple[Field, ...]:
-        """The fields that are read of rows that were found."""
+        """The fields read for the hits."""
         filtered = () if self.plan.options.prefilter else self.filter_fields
         return distinct([*filtered, *self.plan.projection.fields])
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, the best first."""
+        """Yield the rows, best first."""
         return searches.scored.ScoredScan(self.plan).batches()
 
     @cached_property
-    def _beside(self) -> Sequence[tuple[Field, frozenset[int]]]:
-        """The fields that a search looks at row by row, and in which fragments."""
+    def _unindexed_fields(self) -> Sequence[tuple[Field, frozenset[int]]]:
+        """The fields scanned by the search without an index, with their fragments."""
         with self.meter.within_index(SEARCH):
-            return self._search.looked_at(self.plan)
+            return self._search.unindexed_fields(self.plan)
 
     @cached_property
-    def _shown(self) -> list[str]:
+    def _search_lines(self) -> list[str]:
         return self._search.steps(self.plan)
 
     @property
-    def _goes_again(self) -> bool:
-        """Whether what a vector index finds is looked at again."""
-        return not self._shown[0].startswith("ANN") and any(
-            step.startswith("ANN") for step in self._shown
+    def _is_refined(self) -> bool:
+        """Whether hits of a vector index are refined with exact distances."""
+        return not self._search_lines[0].startswith("ANN") and any(
+            step.startswith("ANN") for step in self._search_lines
         )
 
     @property
     def _is_found_by_index(self) -> bool:
-        """Whether a search looks at no rows before it has found some."""
-        return not self._beside and not self.filter_selects_rows
+        """Whether the search reads no rows except through an index."""
+        return not self._unindexed_fields and not self.filter_selects_rows
 
     def _read(self) -> Estimate:
         found = self.estimate_reads(self.filter_fields) if self.filter_selects_rows else NO_READS
         reads, rows, fragments = found.reads, found.rows, found.fragments
-        for field, ids in self._beside:
-            beside = [look for look in self.slices if int(look.source.fragment.id) in ids]
-            beside = list(self.sample_passing(beside))
-            reads += self.reads_at(beside, (field,))
-            rows, fragments = max(rows, sum(map(len, beside))), max(fragments, len(ids))
+        for field, ids in self._unindexed_fields:
+            slices = [each for each in self.slices if int(each.source.fragment.id) in ids]
+            slices = list(self.sample_passing(slices))
+            reads += self.reads_at(slices, (field,))
+            rows, fragments = max(rows, sum(map(len, slices))), max(fragments, len(ids))
         return Estimate(fragments, rows, reads)
 
     def _found(self) -> IoCounts:
-        """Return what a search will read of its index."""
+        """Return the estimated index reads of the search."""
         if self.plan.is_empty:
             return IoCounts()
         with self.meter.within_index(SEARCH):
             expected = self._search.estimate_reads(self.plan)
-            if self._beside and not self.filter_selects_rows:
+            if self._unindexed_fields and not self.filter_selects_rows:
                 expected += self._opened(self.slices)
         return expected + self.planning_reads((SEARCH, INDICES))
 
-    def _opened(self, looks: Iterable[RowSlice]) -> IoCounts:
-        return self.opening_reads(looks, distinct([*self.early_fields, *self.late_fields]))
+    def _opened(self, slices: Iterable[RowSlice]) -> IoCounts:
+        return self.opening_reads(slices, distinct([*self.early_fields, *self.late_fields]))
 
     def _take(self) -> Estimate:
         if not self.late_fields:
@@ -372,24 +371,24 @@ class SearchRows(Operator):
         found = self._search.expected_rows(self.plan)
         rows = rounded_up(self.rows_passing, self.plan.options.limit, found)
         taken = self.estimate_take(self.late_fields, rows, rows, one_by_one=True)
-        is_first = self._is_found_by_index and not self._goes_again
+        is_first = self._is_found_by_index and not self._is_refined
         opened = self._opened(sample_slices(self.slices, rows)) if is_first else IoCounts()
         return Estimate(taken.fragments, rows, taken.reads + opened)
 
     def _refine(self) -> Estimate:
-        """Return what is read to compare rows again that a vector index found."""
+        """Return the estimated reads to refine the hits of a vector index."""
         search = self._search
         if not isinstance(search, searches.vector.VectorSearch):
             return NO_READS
         count = search.count * (search.refine_factor or 1) * len(search.queries)
         chosen = list(sources(self.plan.snapshot, self.plan.options.fragments))
-        looks = sample_slices(
+        slices = sample_slices(
             [RowSlice(each, RowRange(0, each.num_rows)) for each in chosen], count
         )
-        reads = self.reads_at(looks, (search.field,), one_by_one=True)
+        reads = self.reads_at(slices, (search.field,), one_by_one=True)
         if self._is_found_by_index:
-            reads += self._opened(looks)
-        return Estimate(len(looks), sum(map(len, looks)), reads)
+            reads += self._opened(slices)
+        return Estimate(len(slices), sum(map(len, slices)), reads)
 
     def _own_steps(self) -> Iterator[Step]:
         plan = self.plan
@@ -404,9 +403,9 @@ class SearchRows(Operator):
             yield from self._index_steps()
 
     def _search_steps(self) -> Iterator[Step]:
-        """Yield the steps of a search; one of vectors may look again at what an index found."""
-        found, texts = format_io(self._found()), list(self._shown)
-        if len(texts) > 1 and self._goes_again:
+        """Yield the steps of a search; a vector search may refine the hits of an index."""
+        found, texts = format_io(self._found()), list(self._search_lines)
+        if len(texts) > 1 and self._is_refined:
             again = self.with_planning(REFINE, self._refine)
             yield Step(f"{texts.pop(0)}, {again}", (REFINE,), reads=True)
         yield Step(f"{texts[0]}, {found}", (SEARCH, INDICES), reads=True)
@@ -414,7 +413,7 @@ class SearchRows(Operator):
 
 
 def operator_of(plan: ScanPlan, *, is_cold: bool = False) -> Operator:
-    """Return what finds the rows of a plan; `is_cold` says that its files are read anew."""
+    """Return the operator of a plan; `is_cold` if metadata of data files is not cached."""
     options = plan.options
     if options.search is not None:
         return SearchRows(plan, is_cold=is_cold)
@@ -424,7 +423,7 @@ def operator_of(plan: ScanPlan, *, is_cold: bool = False) -> Operator:
 
 
 def sort_step(plan: ScanPlan) -> Step:
-    """Return the step that puts rows in order."""
+    """Return the sort step of a plan."""
     keys = ", ".join(
         f"{each.column} {'asc' if each.ascending else 'desc'}" for each in plan.options.order_by
     )
@@ -432,27 +431,27 @@ def sort_step(plan: ScanPlan) -> Step:
 
 
 def rounded_up(rows: float, *most: int | None) -> int:
-    """Return about how many rows there will be, of which there are at the most so many."""
+    """Round an estimated row count up, limited by the given maxima."""
     return -int(-min([rows, *(float(each) for each in most if each is not None)]) // 1)
 
 
 def distinct(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Return fields, each once."""
+    """Return fields without duplicates."""
     return tuple({field.id: field for field in fields}.values())
 
 
 def _window(
     batches: Iterator[pa.RecordBatch], offset: int, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows from `offset` on, as many as `limit` says."""
+    """Yield up to `limit` rows from `offset` on."""
     for batch in batches:
         if offset >= batch.num_rows:
             offset -= batch.num_rows
             continue
-        kept = batch.slice(offset, limit)
+        window = batch.slice(offset, limit)
         offset = 0
-        yield kept
+        yield window
         if limit is not None:
-            limit -= kept.num_rows
+            limit -= window.num_rows
             if limit == 0:
                 return

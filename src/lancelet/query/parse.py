@@ -1,12 +1,12 @@
-"""SQL text to expressions: a small grammar, every mistake shown with a caret below it.
+"""Parse SQL text to expressions.
 
     a > 1 AND b.c IN (1, 2)
     And(Comparison(>, a, 1), In(b.c, [1, 2]))
 
-The parser climbs precedence: `expression(level)` reads an operand, then every operator that
-holds at least as tightly as `level`. The whole text must be one expression; what follows it is
-an error, never ignored. Meaning and types are settled later, by `bind`, which reports through
-the positions that `Source` keeps.
+This is a precedence climbing parser: `expression(level)` parses an operand and all following
+operators with at least the precedence `level`. The text must be a single expression. Syntax errors
+show the position with a caret. `bind` resolves names and types later; `Source` records positions
+for its errors.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _MATCHES: Final = {
     "!~": (True, False),
     "!~*": (True, True),
 }
-_PREDICATE_WORDS: Final = frozenset(
+_PREDICATE_KEYWORDS: Final = frozenset(
     {"is", "in", "between", "like", "ilike", "rlike", "regexp", "similar"}
 )
 
 
 def parse(text: str) -> Expression:
-    """Return the expression that text says, or raise `ExpressionError`.
+    """Parse an expression, or raise `ExpressionError`.
 
     >>> parse("a between 1 and 2")
     And(operands=(Comparison(operator=<Operator.GREATER_EQUAL: '>='>, ...
@@ -54,13 +54,13 @@ def parse(text: str) -> Expression:
 
 
 def parse_with_source(text: str) -> tuple[Expression, Source]:
-    """Return the expression and the positions to report its faults by."""
+    """Parse an expression and record the positions of its nodes for errors."""
     parser = _Parser(text)
     return parser.whole(), parser.source
 
 
 class _Parser(OperandParser):
-    """Operators, by precedence, over what `OperandParser` reads between them."""
+    """Parses operators by precedence."""
 
     depth = 0
 
@@ -75,7 +75,7 @@ class _Parser(OperandParser):
     def expression(self, level: int) -> Expression:
         self.depth += 1
         if self.depth > _DEEPEST:
-            self.fail(f"the expression is nested more than {_DEEPEST} deep")
+            self.fail(f"the expression is nested more than {_DEEPEST} levels deep")
         start = self.lexer.token.start
         found = self._prefix()
         while (following := self._following(found, level)) is not None:
@@ -104,7 +104,7 @@ class _Parser(OperandParser):
         return self.postfix(token.start, self.primary())
 
     def _following(self, left: Expression, level: int) -> Expression | None:
-        """Return `left` with the operator in hand applied, or None if it holds too loosely."""
+        """Parse an operator applied to `left`; None if its precedence is lower than `level`."""
         token = self.lexer.token
         if token.kind is Kind.NAME:
             return self._following_word(left, level, token)
@@ -112,7 +112,7 @@ class _Parser(OperandParser):
             return None
         sign = "#" if token.value == "^" else token.value
         if sign == "||" and level <= ex.CONCAT:
-            # One call for a chain of any length: a tree as deep as the chain could not be walked.
+            # A chain becomes one call, because recursion over a long chain would exceed the stack.
             operands = [left]
             while self.lexer.token.is_sign("||"):
                 self.lexer.advance()
@@ -142,8 +142,8 @@ class _Parser(OperandParser):
             while self.take_word(word):
                 operands.append(self.expression(own + 1))
             return (ex.And if word == "and" else ex.Or)(tuple(operands))
-        negated = word == "not" and self.lexer.peek().value.lower() in _PREDICATE_WORDS
-        if (word not in _PREDICATE_WORDS and not negated) or level > ex.COMPARE:
+        negated = word == "not" and self.lexer.peek().value.lower() in _PREDICATE_KEYWORDS
+        if (word not in _PREDICATE_KEYWORDS and not negated) or level > ex.COMPARE:
             return None
         if negated:
             self.lexer.advance()
@@ -171,7 +171,7 @@ class _Parser(OperandParser):
         negated = self.take_word("not")
         found: Expression
         if self.take_word("distinct"):
-            self.expect_word("from")
+            self.require_word("from")
             operator = Operator.NOT_DISTINCT if negated else Operator.DISTINCT
             return ex.Comparison(operator, left, self.expression(ex.CONCAT))
         if self.take_word("null") or self.take_word("unknown"):
@@ -186,7 +186,7 @@ class _Parser(OperandParser):
 
     def _between(self, left: Expression) -> Expression:
         low = self.expression(ex.CONCAT)
-        self.expect_word("and")
+        self.require_word("and")
         high = self.expression(ex.CONCAT)
         return ex.And(
             (
@@ -201,7 +201,7 @@ class _Parser(OperandParser):
         if self.take_word("escape"):
             token = self.lexer.advance()
             if token.kind is not Kind.TEXT or len(token.value) != 1:
-                self.fail("ESCAPE takes one quoted character", token)
+                self.fail("ESCAPE requires one quoted character", token)
             escape = token.value
         return ex.Like(left, pattern, escape, ignore_case)
 
@@ -216,7 +216,7 @@ class _Parser(OperandParser):
             self.fail(f"expected a list in parentheses, found {self.found()}")
         values = self.lexer.take_constants()
         if values is not None:
-            self.expect_sign(")")
+            self.require_sign(")")
             return ex.In(left, values)
         self.lexer.advance()
         items = self.items(")")
@@ -226,7 +226,7 @@ class _Parser(OperandParser):
 
 
 def _membership(left: Expression, items: tuple[Expression, ...]) -> Expression:
-    """Return `left IN items`: constants of one kind as one node, the rest as comparisons."""
+    """Return `left IN items`: constants of one type as `In`, other items as comparisons."""
     constants = [item for item in items if isinstance(item, ex.Literal)]
     others = [item for item in items if not isinstance(item, ex.Literal)]
     found: list[Expression] = []

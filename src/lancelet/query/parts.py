@@ -1,22 +1,22 @@
-"""Fields that several files of a fragment hold together.
+"""Assemble fields that are stored in several files of a fragment.
 
-Columns that were added or rewritten later are in files of their own, so a struct may have one
-field here and another there:
+Columns that were added or rewritten later are in separate files, so the fields of a struct may be
+in different files:
 
-    wanted    s{x, y, z}
+    requested s{x, y, z}
     file a    s{x, y}       part of s
-    file b    s{z}          part of s, whose rows are null where those of file a are
+    file b    s{z}          part of s, null in the same rows as in file a
     neither   q             null in every row
 
-New values laid over rows of a fragment, seen in place of those in its files.
+Overlays replace values of some rows when they are read.
 
     in the files              0 10 20 30
-    laid by version 5     rows {1, 3}: 11 33        read   0 11 20 33
-    laid by version 6     row {3}: 99               read   0 11 20 99
+    overlay of version 5  rows {1, 3}: 11 33        read   0 11 20 33
+    overlay of version 6  row {3}: 99               read   0 11 20 99
 
-An overlay has no column of row numbers: the value of a row is at its rank among the rows that are
-covered, for all fields alike or for each on its own. Rows are counted with the deleted ones. What
-was laid later wins.
+An overlay stores no row numbers: the index of a value is the rank of its row among the covered
+rows, which are listed for all fields or for each field. Offsets include deleted rows. The newest
+overlay wins.
 """
 
 from __future__ import annotations
@@ -44,48 +44,48 @@ Piece: TypeAlias = tuple[Field, pa.Array]
 
 
 def part_within(field: Field, field_ids: Collection[int]) -> Field | None:
-    """Return the part of a field that a file with these ids holds, or None if it holds none.
+    """Return the part of a field stored in a file with these field ids, or None.
 
-    A file lists the ids of its leaves, and depending on its version also those of parents; blobs
-    and packed structs are columns as a whole.
+    A file lists the ids of leaf fields and, depending on its version, of their parents. Blobs and
+    packed structs are stored as one column.
     """
     if not field.children or field.is_blob or field.is_packed:
         return field if field.id in field_ids else None
     parts = [part_within(child, field_ids) for child in field.children]
-    kept = [part for part in parts if part is not None]
-    if not kept:
+    stored = [part for part in parts if part is not None]
+    if not stored:
         return None
-    return field if kept == list(field.children) else field.with_children(kept)
+    return field if stored == list(field.children) else field.with_children(stored)
 
 
-def assemble(field: Field, pieces: Sequence[Piece], num_rows: int) -> pa.Array:
-    """Return the values of a field, given its parts; what no part has is null."""
-    if not pieces:
+def assemble(field: Field, parts: Sequence[Piece], num_rows: int) -> pa.Array:
+    """Assemble a field from its parts; missing fields are null."""
+    if not parts:
         return pa.nulls(num_rows, scan_type(field))
-    if len(pieces) == 1 and pieces[0][0] == field:
-        return pieces[0][1]
+    if len(parts) == 1 and parts[0][0] == field:
+        return parts[0][1]
     if field.logical_type == logical_type.STRUCT:
-        return _struct(field, pieces, num_rows)
+        return _struct(field, parts, num_rows)
     if field.logical_type in logical_type.LISTS or field.logical_type in logical_type.LARGE_LISTS:
-        return _list(field, pieces)
+        return _list(field, parts)
     raise UnsupportedError(
-        "the parts of a field of this type are in several files",
+        "a field of this type cannot be assembled from several files",
         field=field.name,
         logical_type=field.logical_type,
     )
 
 
-def _struct(field: Field, pieces: Sequence[Piece], num_rows: int) -> pa.Array:
+def _struct(field: Field, parts: Sequence[Piece], num_rows: int) -> pa.Array:
     children = []
     for child in field.children:
         of_child = [
-            (own, array.field(place))
-            for part, array in pieces
-            for place, own in enumerate(part.children)
+            (own, array.field(index))
+            for part, array in parts
+            for index, own in enumerate(part.children)
             if own.id == child.id
         ]
         children.append(assemble(child, of_child, num_rows))
-    first = pieces[0][1]
+    first = parts[0][1]
     fields = [
         child.to_arrow().with_type(array.type)
         for child, array in zip(field.children, children, strict=True)
@@ -94,10 +94,10 @@ def _struct(field: Field, pieces: Sequence[Piece], num_rows: int) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _list(field: Field, pieces: Sequence[Piece]) -> pa.Array:
-    """Join lists whose items have their fields in several files; the lengths are the same."""
-    first = pieces[0][1]
-    items = [(part.children[0], pc.list_flatten(array)) for part, array in pieces]
+def _list(field: Field, parts: Sequence[Piece]) -> pa.Array:
+    """Assemble lists from parts with equal list lengths."""
+    first = parts[0][1]
+    items = [(part.children[0], pc.list_flatten(array)) for part, array in parts]
     joined = assemble(field.children[0], items, len(items[0][1]))
     lengths = pc.fill_null(pc.list_value_length(first), 0)
     is_large = field.logical_type in logical_type.LARGE_LISTS
@@ -109,21 +109,21 @@ def _list(field: Field, pieces: Sequence[Piece]) -> pa.Array:
 
 
 class Overlays:
-    """What is laid over a fragment."""
+    """The overlays of a fragment."""
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
-        """Look at the overlays of a fragment; values are read when rows of theirs are."""
+        """Create the overlays of a fragment; values are read on demand."""
         ordered = sorted(fragment.overlays, key=lambda overlay: overlay.committed_version)
         self._layers = tuple(_Layer(snapshot, overlay) for overlay in ordered)
 
     def touch(self, fields: Iterable[Field]) -> bool:
-        """Say whether there are new values for any of these fields, or for parts of them."""
+        """Return whether overlays replace values of any of the fields."""
         return any(layer.part(field) is not None for layer in self._layers for field in fields)
 
     def over(
         self, fields: Sequence[Field], arrays: Sequence[pa.Array], rows: Rows
     ) -> list[pa.Array]:
-        """Return the values of rows with the new ones among them."""
+        """Return the values of rows with overlays applied."""
         offsets = np.arange(rows.start, rows.stop) if isinstance(rows, RowRange) else rows.rows
         return [
             self._over(field, array, offsets) for field, array in zip(fields, arrays, strict=True)
@@ -136,7 +136,7 @@ class Overlays:
 
 
 class _Layer:
-    """One overlay: a file, and the rows that it has values of, by field."""
+    """One overlay: a file, and the covered rows by field."""
 
     def __init__(self, snapshot: Snapshot, overlay: DataOverlay) -> None:
         self._snapshot = snapshot
@@ -144,11 +144,11 @@ class _Layer:
         self._rows = _covered_rows(overlay)
 
     def part(self, field: Field) -> Field | None:
-        """Return the part of a field that the overlay has, or None."""
+        """Return the part of a field that the overlay replaces, or None."""
         return part_within(field, self._rows.keys())
 
     def over(self, field: Field, array: pa.Array, offsets: Int64s) -> pa.Array:
-        """Return values of rows with those of the overlay among them."""
+        """Return the values of rows with the overlay applied."""
         part = self.part(field)
         if part is None:
             return array
@@ -157,14 +157,14 @@ class _Layer:
             return self._replaced(field, array, offsets, covered[0])
         if field.logical_type != logical_type.STRUCT:
             raise UnsupportedError(
-                "an overlay has new values for a part of a field of this type",
+                "an overlay cannot replace a part of a field of this type",
                 field=field.name,
                 logical_type=field.logical_type,
                 path=self._file.path,
             )
         children = [
-            self.over(child, array.field(place), offsets)
-            for place, child in enumerate(field.children)
+            self.over(child, array.field(index), offsets)
+            for index, child in enumerate(field.children)
         ]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
@@ -182,10 +182,10 @@ class _Layer:
                 "blobs in overlays cannot be read", field=field.name, path=self._file.path
             )
         new = self._values(field, ranks[is_new])
-        places = np.arange(len(array))
-        places[is_new] = len(array) + np.arange(len(new))
+        indices = np.arange(len(array))
+        indices[is_new] = len(array) + np.arange(len(new))
         both = pa.chunked_array([array, new.cast(array.type)]).unify_dictionaries()
-        return take_rows(pa.concat_arrays(both.chunks), places)
+        return take_rows(pa.concat_arrays(both.chunks), indices)
 
     def _values(self, field: Field, ranks: Int64s) -> pa.Array:
         reader = self._snapshot.open_file(self._file)
@@ -201,15 +201,17 @@ class _Layer:
 
 
 def _covered_rows(overlay: DataOverlay) -> dict[int, Int64s]:
-    """Return the rows that each field has new values of, ascending."""
+    """Return the covered rows of each field in ascending order."""
     ids = overlay.data_file.fields
     if overlay.coverage is None:
-        raise CorruptDataError("an overlay does not say which rows it covers", **_facts(overlay))
+        raise CorruptDataError("an overlay does not list its rows", **_facts(overlay))
     if isinstance(overlay.coverage, bytes):
         shared = _numbers(overlay.coverage)
         return {own: shared for own in ids if own != TOMBSTONE}
     if len(overlay.coverage) != len(ids):
-        raise CorruptDataError("an overlay has rows for each of its fields", **_facts(overlay))
+        raise CorruptDataError(
+            "the row sets of an overlay do not match its fields", **_facts(overlay)
+        )
     pairs = zip(ids, overlay.coverage, strict=True)
     return {own: _numbers(rows) for own, rows in pairs if own != TOMBSTONE}
 
@@ -219,7 +221,7 @@ def _numbers(bitmap: bytes) -> Int64s:
 
 
 def _columns(field: Field) -> list[Field]:
-    """Return the parts of a field that files list as columns."""
+    """Return the descendants of a field that files store as columns."""
     if not field.children or field.is_blob or field.is_packed:
         return [field]
     return [leaf for child in field.children for leaf in _columns(child)]

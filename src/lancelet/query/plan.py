@@ -1,21 +1,21 @@
-"""Planning a scan: names become field ids, the filter becomes steps, columns become fields.
+"""Plan a scan: resolve columns to fields, and split the filter into steps.
 
     columns ["id", "name"], filter "age > 30 AND _rowid < 7 AND 1 = 1"
 
     steps       _rowid < 7      reads nothing
-                age > 30        reads age for the rows that are left
-    then        id, name        for the rows that are left
+                    age > 30        reads age for the remaining rows
+                then        id, name        for the remaining rows
 
-A plan is a value; making one reads nothing but the manifest, which is there already.
+Plans are immutable. Planning performs no reads, except through indices.
 
-Filters that compare columns with plain constants, which are asked again and again.
+Filters that compare columns with constants are frequent and have a fast path:
 
     id = 5                  Plain("id", =, 5)       of int32: Comparison(=, id, 5)
     n >= 3 AND s < 'ab'     Plain("n", >=, 3), Plain("s", <, "ab")
-    id = 5 + 1              none: read by the parser, like everything else
+    id = 5 + 1              not supported: compiled in full
 
-This is a short cut for what `compile_filter` does. Whoever takes it compiles one filter of each
-form in both ways first, and takes it for later constants only if both gave the same.
+The first filter of each form is compiled both ways. The fast path is used for other constants only
+if both results were equal.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterStep:
-    """A part of a filter, and what is read to decide it."""
+    """A part of a filter, and the fields it reads."""
 
     expression: Expression
     fields: tuple[Field, ...]
@@ -79,7 +79,7 @@ class FilterStep:
     def passed(
         self, rows: pa.RecordBatch, meter: PlanMeter, node: str | None = None
     ) -> pa.BooleanArray:
-        """Return for each row whether the part holds, which a node decides; by default its own."""
+        """Return the mask of passing rows, measured for a node, by default the node of the step."""
         if not meter.is_counting:
             return evaluate_filter(self.expression, rows)
         node = node or filter_node(self.expression)
@@ -91,40 +91,40 @@ class FilterStep:
 
 @dataclass(frozen=True, eq=False)
 class ScanPlan:
-    """What a scan does, in terms of fields."""
+    """A planned scan."""
 
     snapshot: Snapshot
     options: ScanOptions
     projection: Projection
     filter: Expression
     steps: tuple[FilterStep, ...]
-    behind: tuple[str, ...] = ()
-    """The row columns that come behind the others."""
+    trailing: tuple[str, ...] = ()
+    """Row columns appended to the output."""
     search_columns: tuple[SearchColumn, ...] = ()
-    """The columns that take what a search finds, in the order in which they are put in."""
+    """Output columns of the search, in order of insertion."""
     numbers_queries: bool = False
-    """Whether what is returned begins with the number of the query."""
+    """Whether the first output column is the query index."""
     meter: PlanMeter = UNMETERED
-    """What nodes tell of what they do."""
+    """Receives the measurements of plan nodes."""
 
     @property
     def is_filtered(self) -> bool:
-        """Whether any row may be left out by the filter."""
+        """Whether there is a filter."""
         return self.filter is not ex.TRUE and self.filter != ex.TRUE
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The parts of the filter, all of which must hold."""
+        """The conjuncts of the filter."""
         return split_conjuncts(self.filter)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row can be returned, whatever is stored."""
+        """Whether the result is empty regardless of the data."""
         return self.options.limit == 0 or (self.is_filtered and self.filter == ex.FALSE)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of what is returned."""
+        """The output schema."""
         search = self.options.search
         if search is None:
             return self.projection.schema
@@ -136,15 +136,15 @@ class ScanPlan:
 
 
 def plan_scan(snapshot: Snapshot, options: ScanOptions, meter: PlanMeter = UNMETERED) -> ScanPlan:
-    """Return the plan of a scan of a version, whose nodes tell a meter what they do."""
-    behind = []
+    """Plan a scan of a version; `meter` receives the measurements of its nodes."""
+    trailing = []
     if options.with_row_id:
-        behind.append(RowColumn.ID.value)
+        trailing.append(RowColumn.ID.value)
     if options.with_row_address:
-        behind.append(RowColumn.ADDRESS.value)
-    columns = _columns_of(snapshot, options, tuple(behind))
+        trailing.append(RowColumn.ADDRESS.value)
+    columns = _columns_of(snapshot, options, tuple(trailing))
     added = _added_to(options)
-    if added:  # the filter names what the search finds, so there is one
+    if added:  # the filter refers to columns of the search
         assert options.filter is not None
         bound = compile_filter(options.filter, with_added(snapshot.schema, added))
         steps = _steps_of(snapshot, bound, added)
@@ -160,7 +160,7 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions, meter: PlanMeter = UNMET
         columns.projection,
         bound,
         steps,
-        tuple(behind),
+        tuple(trailing),
         columns.found,
         columns.numbers_queries,
         meter,
@@ -169,40 +169,40 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions, meter: PlanMeter = UNMET
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """The columns that a scan returns: those of the table, and those of what a search finds."""
+    """The output columns of a scan: stored columns and columns of the search."""
 
     projection: Projection
     found: tuple[SearchColumn, ...] = ()
     numbers_queries: bool = False
 
 
-def _columns_of(snapshot: Snapshot, options: ScanOptions, behind: tuple[str, ...]) -> _Columns:
-    """Return the columns of a scan; worked out once for names of columns."""
+def _columns_of(snapshot: Snapshot, options: ScanOptions, trailing: tuple[str, ...]) -> _Columns:
+    """Return the output columns of a scan, cached if columns are given by name."""
     columns, search = options.columns, options.search
     if search is None:
-        return _Columns(projection_of(snapshot, columns, behind=behind))
+        return _Columns(projection_of(snapshot, columns, trailing=trailing))
     if isinstance(columns, Mapping):
-        return _columns_of_search(snapshot, options, search, behind)
-    kind = search.score_field.name, search.place_field is None, search.is_batch
+        return _columns_of_search(snapshot, options, search, trailing)
+    kind = search.score_field.name, search.element_field is None, search.is_batch
     return snapshot.version_cache.get_or_make(
-        ("columns of a search", columns, behind, options.adds_scores, kind),
-        lambda: _columns_of_search(snapshot, options, search, behind),
+        ("columns of a search", columns, trailing, options.adds_scores, kind),
+        lambda: _columns_of_search(snapshot, options, search, trailing),
     )
 
 
 def _columns_of_search(
-    snapshot: Snapshot, options: ScanOptions, search: Search, behind: tuple[str, ...]
+    snapshot: Snapshot, options: ScanOptions, search: Search, trailing: tuple[str, ...]
 ) -> _Columns:
-    split = split_columns(snapshot.schema, options.columns, search, trailing=behind)
-    projection = projection_of(snapshot, split.stored, behind=behind)
-    place = len(projection.schema) - len(behind) + len(split.computed)
-    added = trailing_columns(split, search, index=place, adds_scores=options.adds_scores)
+    split = split_columns(snapshot.schema, options.columns, search, trailing=trailing)
+    projection = projection_of(snapshot, split.stored, trailing=trailing)
+    index = len(projection.schema) - len(trailing) + len(split.computed)
+    added = trailing_columns(split, search, index=index, adds_scores=options.adds_scores)
     numbers_queries = search.is_batch and searches.hits.QUERY_INDEX.name not in split.names
     return _Columns(projection, (*split.computed, *added), numbers_queries)
 
 
 def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:
-    """Return the columns that a search adds, if the filter of what it finds may name them."""
+    """Return the search columns that the filter refers to, if it is applied to the hits."""
     if options.search is None or options.filter is None or options.prefilter:
         return ()
     written = str(options.filter)
@@ -212,7 +212,7 @@ def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:
 def _steps_of(
     snapshot: Snapshot, bound: Expression, added: Sequence[pa.Field]
 ) -> tuple[FilterStep, ...]:
-    """Return the steps of a filter, which is one if it names columns that a search adds."""
+    """Return the steps of a filter; a single step if it refers to search columns."""
     if not added:
         return tuple(filter_steps(snapshot, split_conjuncts(bound)))
     names = {each.name for each in added}
@@ -223,9 +223,9 @@ def _steps_of(
 def _filter_of(
     snapshot: Snapshot, written: ExpressionLike | None
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
-    """Return a filter and its steps; short texts are compiled once for a schema.
+    """Return a filter and its steps.
 
-    A text that calls functions is not, as one of them may ask for the time.
+    Short texts are compiled once per schema, unless they call nondeterministic functions.
     """
     if not isinstance(written, str) or len(written) > SHORT_TEXT:
         return _compiled(snapshot, written)
@@ -240,29 +240,29 @@ def _filter_of(
 def _plain(
     snapshot: Snapshot, plain: tuple[Plain, ...], written: str
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
-    """Return a filter of a plain form, which is compiled in full where its form is new."""
+    """Return a filter of simple comparisons; the first one of each form is compiled in full."""
     key = ("plain filter", *(part.form for part in plain))
-    like = cached_by_schema(snapshot, key, lambda: _like(snapshot, plain, written))
-    return (like and like.of(plain)) or _compiled(snapshot, written)
+    template = cached_by_schema(snapshot, key, lambda: _template_of(snapshot, plain, written))
+    return (template and template.of(plain)) or _compiled(snapshot, written)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Like:
-    """What filters of one form share: the types of their columns, and how these are read."""
+class _FilterTemplate:
+    """The column types and steps shared by all filters of one form."""
 
     data_types: tuple[pa.DataType, ...]
     steps: tuple[tuple[tuple[int, ...], FilterStep], ...]
-    """Which comparisons each step decides."""
+    """The indices of the comparisons in each step."""
 
     def of(self, plain: tuple[Plain, ...]) -> tuple[Expression, tuple[FilterStep, ...]] | None:
-        """Return a filter of the form and its steps, or None if a constant takes thought."""
+        """Return the filter for constants, or None if a constant requires full compilation."""
         bound = [part.bound(each) for part, each in zip(plain, self.data_types, strict=True)]
         parts = [part for part in bound if part is not None]
         if len(parts) < len(bound):
             return None
         steps = tuple(
-            FilterStep(_joined([parts[place] for place in places]), step.fields, step.row_columns)
-            for places, step in self.steps
+            FilterStep(_joined([parts[index] for index in indices]), step.fields, step.row_columns)
+            for indices, step in self.steps
         )
         return (steps[0].expression if len(steps) == 1 else _joined(parts)), steps
 
@@ -271,8 +271,10 @@ def _joined(parts: Sequence[Expression]) -> Expression:
     return parts[0] if len(parts) == 1 else ex.And(tuple(parts))
 
 
-def _like(snapshot: Snapshot, plain: tuple[Plain, ...], written: str) -> _Like | None:
-    """Return how filters of a form are put together, or None if it takes more than that."""
+def _template_of(
+    snapshot: Snapshot, plain: tuple[Plain, ...], written: str
+) -> _FilterTemplate | None:
+    """Return the template of a form, or None if its filters require full compilation."""
     expression, steps = _compiled(snapshot, written)
     parts = _parts_of(expression)
     types = [
@@ -280,13 +282,13 @@ def _like(snapshot: Snapshot, plain: tuple[Plain, ...], written: str) -> _Like |
         for part in parts
         if isinstance(part, ex.Comparison) and isinstance(part.right, ex.Literal)
     ]
-    # Comparisons of one form may be equal, and then are one.
+    # Equal comparisons would be simplified to one.
     if not len({part.form for part in plain}) == len(plain) == len(types):
         return None
     deciding = [(tuple(map(parts.index, _parts_of(step.expression))), step) for step in steps]
-    like = _Like(tuple(types), tuple(deciding))
-    found = like.of(plain)
-    return like if found is not None and found[0] == expression else None
+    template = _FilterTemplate(tuple(types), tuple(deciding))
+    found = template.of(plain)
+    return template if found is not None and found[0] == expression else None
 
 
 def _parts_of(expression: Expression) -> tuple[Expression, ...]:
@@ -308,20 +310,20 @@ def projection_of(
     snapshot: Snapshot,
     columns: Columns,
     *,
-    behind: tuple[str, ...] = (),
+    trailing: tuple[str, ...] = (),
 ) -> Projection:
-    """Return how to compute columns of a version; worked out once for names of columns."""
+    """Return the projection of columns of a version, cached if they are given by name."""
     if isinstance(columns, Mapping):
-        return project(snapshot.schema, columns, behind=behind)
+        return project(snapshot.schema, columns, trailing=trailing)
     return cached_by_schema(
         snapshot,
-        ("projection", columns, behind),
-        lambda: project(snapshot.schema, columns, behind=behind),
+        ("projection", columns, trailing),
+        lambda: project(snapshot.schema, columns, trailing=trailing),
     )
 
 
 def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:
-    """Return the steps of a filter: parts that read the same columns are decided together."""
+    """Return the steps of a filter; conjuncts that read the same columns share a step."""
     groups: dict[frozenset[tuple[str, ...]], list[Expression]] = {}
     for conjunct in conjuncts:
         groups.setdefault(conjunct.columns, []).append(conjunct.expression)
@@ -333,7 +335,7 @@ def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A comparison as it was written: the constant is a number or a text."""
+    """A comparison of a column with an integer or string constant."""
 
     column: str
     operator: Operator
@@ -341,11 +343,11 @@ class Plain:
 
     @property
     def form(self) -> tuple[str, Operator, type]:
-        """What comparisons have in common that differ in their constant."""
+        """The comparison without the value of its constant."""
         return self.column, self.operator, type(self.constant)
 
     def bound(self, data_type: pa.DataType) -> Comparison | None:
-        """Return the comparison with a column of a type, or None if it takes thought."""
+        """Bind the comparison to a column type; None if it requires full compilation."""
         value: Any = self.constant
         if isinstance(value, int):
             if not pa.types.is_integer(data_type) or not _is_inside(value, data_type):
@@ -357,7 +359,7 @@ class Plain:
 
 
 def read_plain(text: str) -> tuple[Plain, ...]:
-    """Return the comparisons that a filter joins by AND, or none if it has another form.
+    """Parse a conjunction of simple comparisons; empty for other filters.
 
     >>> read_plain("id >= -5"), read_plain("id = 5 + 1")
     ((Plain(column='id', operator=<Operator.GREATER_EQUAL: '>='>, constant=-5),), ())
@@ -375,7 +377,7 @@ def read_plain(text: str) -> tuple[Plain, ...]:
 
 
 def _is_inside(value: int, data_type: pa.DataType) -> bool:
-    """Say whether a number is neither beyond a type nor its least or greatest value."""
+    """Return whether a number lies strictly between the limits of an integer type."""
     bits: int = data_type.bit_width
     if pa.types.is_unsigned_integer(data_type):
         return 0 < value < (1 << bits) - 1

@@ -1,11 +1,11 @@
-"""Which columns a scan returns, what it must read for them, and how to compute them.
+"""Output columns of a scan: the fields to read, and the expressions to compute.
 
-    asked for   ["s.x", "_rowid"]            {"twice": "a * 2"}
+    requested   ["s.x", "_rowid"]            {"twice": "a * 2"}
     read        s (only its field x)         a
     row columns _rowid
     computed    s.x -> "s.x"                 a * 2 -> "twice"
 
-The names of row columns mean these columns, unless the table has columns of the same name.
+Columns of the table take precedence over row columns of the same name.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from lancelet.query.traversal import columns_of
 from lancelet.values import cached_property, dataclass
 
 _COLUMN_BYTES: Final = 1024
-"""What a column or a field of a projection weighs, about."""
+"""Approximate memory of a column or field of a projection, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column that is returned, and the bound expression that computes it."""
+    """An output column and the bound expression that computes it."""
 
     field: pa.Field
     expression: Expression
 
     def compute(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the column, given a batch of what its expression names."""
+        """Compute the column from a batch with the columns of its expression."""
         values = evaluate(self.expression, rows)
         return values if values.type == self.field.type else values.cast(self.field.type)
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """What is read and what is returned.
+    """The fields to read and the columns to return.
 
-    `fields` are read from files, pruned to what is needed of each; `row_columns` are computed.
-    `metadata` are those of the table's schema, which what is returned has too.
+    `fields` are read from files, pruned to the required children; `row_columns` are computed.
+    `metadata` is the schema metadata of the table and of the output.
     """
 
     columns: tuple[OutputColumn, ...]
@@ -62,25 +62,25 @@ class Projection:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, about; to look at every column costs more than to project."""
+        """Approximate memory use; an exact count would cost more than the projection."""
         return _COLUMN_BYTES * (len(self.columns) + len(self.fields))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of what is returned."""
+        """The output schema."""
         fields = [column.field for column in self.columns]
         return pa.schema(fields, metadata=dict(self.metadata) or None)
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether what is returned is just what is read, row columns behind."""
+        """Whether the output equals the fields read, followed by the row columns."""
         names = [*(field.name for field in self.fields), *self.row_columns]
         return bool(names) and [column.expression for column in self.columns] == [
             Column((name,)) for name in names
         ]
 
     def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns, given a batch of what was read, row columns behind."""
+        """Compute the output from a batch of the fields read, followed by the row columns."""
         if self.is_plain:
             return pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
         arrays = [column.compute(rows) for column in self.columns]
@@ -91,15 +91,15 @@ class Projection:
 
 @lru_cache(maxsize=64)
 def scan_schema(schema: Schema) -> pa.Schema:
-    """Return the columns that filters and expressions may name, row columns included."""
+    """Return the columns that expressions can refer to, including row columns."""
     fields = [scan_field(field) for field in schema.fields]
     taken = set(schema.names)
     extra = [field for name, field in ROW_FIELDS.items() if name not in taken]
     return pa.schema([*fields, *extra])
 
 
-def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> Projection:
-    """Return how to compute the columns asked for, with some row columns behind them."""
+def project(schema: Schema, columns: Columns, *, trailing: Sequence[str] = ()) -> Projection:
+    """Return the projection of columns, with `trailing` row columns appended."""
     names = scan_schema(schema)
     if columns is None:
         found = [OutputColumn(scan_field(field), Column((field.name,))) for field in schema.fields]
@@ -109,7 +109,7 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
         found = [_named(path, schema, names) for path in columns]
     present = {column.field.name for column in found}
     found += [
-        OutputColumn(ROW_FIELDS[name], Column((name,))) for name in behind if name not in present
+        OutputColumn(ROW_FIELDS[name], Column((name,))) for name in trailing if name not in present
     ]
     _check_distinct(found)
     fields, row_columns = needed(schema, (column.expression for column in found))
@@ -117,7 +117,7 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
 
 
 def computed_column(name: str, written: ExpressionLike, names: pa.Schema) -> OutputColumn:
-    """Return the column of an expression over columns that it may name."""
+    """Compile a computed column against the schema `names`."""
     bound: Bound = compile_value(written, names)
     if isinstance(bound.expression, Column) and len(bound.expression.path) == 1:
         return OutputColumn(names.field(bound.expression.path[0]).with_name(name), bound.expression)
@@ -125,9 +125,9 @@ def computed_column(name: str, written: ExpressionLike, names: pa.Schema) -> Out
 
 
 def project_parts(schema: Schema, columns: Columns) -> Projection:
-    """Return how takes read columns: fields of a struct stay in it, each there once.
+    """Return the projection of a take: struct fields remain nested, without duplicates.
 
-    asked for   ["s.y", "a", "s.x", "a", "_rowid", "_rowid"]
+    requested   ["s.y", "a", "s.x", "a", "_rowid", "_rowid"]
     returned    s{x, y}, a, _rowid, _rowid
     """
     if columns is None or isinstance(columns, Mapping):
@@ -142,28 +142,30 @@ def project_parts(schema: Schema, columns: Columns) -> Projection:
         part.name: _in_schema_order(whole[part.name], part) for part in schema.project(paths).fields
     }
     tops = [path if path in own or path in row_columns else parse_path(path)[0] for path in columns]
-    first = {name: place for place, name in reversed([*enumerate(tops)])}
+    first = {name: index for index, name in reversed([*enumerate(tops)])}
     found = tuple(
         OutputColumn(
             ROW_FIELDS[name] if name in row_columns else scan_field(parts[name]), Column((name,))
         )
-        for place, name in enumerate(tops)
-        if name in row_columns or first[name] == place
+        for index, name in enumerate(tops)
+        if name in row_columns or first[name] == index
     )
     return Projection(found, tuple(parts.values()), tuple(row_columns), schema.metadata)
 
 
 def _in_schema_order(whole: Field, part: Field) -> Field:
-    kept = {child.id: child for child in part.children}
+    children = {child.id: child for child in part.children}
     return part.with_children(
-        _in_schema_order(child, kept[child.id]) for child in whole.children if child.id in kept
+        _in_schema_order(child, children[child.id])
+        for child in whole.children
+        if child.id in children
     )
 
 
 def needed(
     schema: Schema, expressions: Iterable[Expression]
 ) -> tuple[tuple[Field, ...], tuple[str, ...]]:
-    """Return the fields, pruned, and the row columns that expressions read."""
+    """Return the pruned fields and the row columns that expressions read."""
     paths: dict[str, None] = {}
     row_columns: dict[str, None] = {}
     top = set(schema.names)
@@ -177,16 +179,16 @@ def needed(
 
 
 def _stored_path(schema: Schema, path: tuple[str, ...]) -> str:
-    """Return the part of a path that the schema has: keys of maps are no fields."""
-    named, kept = schema.by_name, 0
+    """Return the prefix of a path that is in the schema; map keys are not fields."""
+    named, depth = schema.by_name, 0
     for name in path:
         node = named.get(name)
         if node is None or node.is_blob:
             break
-        kept += 1
+        depth += 1
         children = node.children if node.logical_type == "struct" else ()
         named = {child.name: child for child in reversed(children)}
-    return format_path(path[: max(kept, 1)])
+    return format_path(path[: max(depth, 1)])
 
 
 def _named(path: str, schema: Schema, names: pa.Schema) -> OutputColumn:
@@ -212,6 +214,6 @@ def _check_distinct(columns: Sequence[OutputColumn]) -> None:
 
 
 def without_columns(num_rows: int) -> pa.RecordBatch:
-    """Return a batch of rows without any column, which Arrow makes of structs alone."""
+    """Return a batch with rows but no columns, which Arrow only creates from structs."""
     rows = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
     return pa.RecordBatch.from_struct_array(rows)

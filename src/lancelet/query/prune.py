@@ -1,25 +1,27 @@
-"""Which zones of rows can match a filter, from the least and greatest value of each.
+"""Find the zones of rows that can match a filter, from their minimum and maximum values.
 
     zone     min   max   nulls           a > 15
-    0        1     10    0               never true: skip it
-    1        8     20    0               perhaps: read it
-    2        16    20    0               true for all: no need to look
+    0        1     10    0               false for all rows: skipped
+    1        8     20    0               unknown: read
+    2        16    20    0               true for all rows: not evaluated
 
-Each expression is given, zone by zone, the set of truth values that its rows can have, kept as
-three arrays (`Verdict`); AND, OR and NOT combine such sets. Bounds are only bounds: a minimum
-may lie below every value and a maximum above, as cut texts do, and either may be missing.
 
-For floats a bound says nothing about NaN, which is greater than every number: unless the zone
-is known to have none, its maximum counts as missing.
 
-Which ranges of a fragment's rows can match a filter, by what its files know of zones.
+For each expression, a `Verdict` holds the boolean values its rows can have in each zone, as three
+arrays. AND, OR and NOT combine verdicts. Bounds may be inexact, for example truncated strings, and
+may be missing.
+
+Float bounds exclude NaN, which is greater than every number: unless a zone is known to be free of
+NaN, its maximum counts as missing.
+
+The row ranges of a fragment follow from the zones of its files:
 
     zones of 8192 rows    a in [1, 9]   a in [5, 30]   a in [40, 70]
     a > 35                no            no             maybe
     rows to read          16384 .. 20000
 
-Zones of different sizes, as files of different writers have them, are looked at apart. Where the
-pages of a column have fewer rows than zones, as those of large values do, they are looked at too.
+Columns with different zone sizes are pruned separately. If pages of a column have fewer rows than
+zones, which is common for large values, page statistics are used too.
 """
 
 from __future__ import annotations
@@ -56,20 +58,20 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Side: TypeAlias = Literal["left", "right"]
 
 _ROWS_MIN: Final = 4096
-"""Fewer rows than this are read sooner than statistics are."""
+"""Minimum number of rows for reading statistics; fewer rows are read directly."""
 
 _SMALL_FRAGMENTS: Final = 4
 _SMALL_ROWS: Final = 1 << 14
 _NARROW_BYTES: Final = 16
-"""The same holds of a table that is so small, for filters of numbers of not more bytes a row."""
+"""The same minimum in bytes, for filters of fixed-width columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnZones:
-    """What is known of one column, an element for each zone; a null element is unknown.
+    """Statistics of one column by zone; null elements are unknown.
 
-    `minimum` and `maximum` bound the values that are not null nor NaN. `null_count` counts the
-    rows where the column, at its path, is null. `has_nan` is False only where there is none.
+    `minimum` and `maximum` bound the values other than null and NaN. `null_count` is the number
+    of rows where the column is null. `has_nan` is False only for zones without NaN.
     """
 
     minimum: pa.Array
@@ -80,7 +82,7 @@ class ColumnZones:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """Which truth values rows of each zone can have."""
+    """The boolean values that rows of each zone can have."""
 
     may_be_true: Bools
     may_be_false: Bools
@@ -88,7 +90,7 @@ class Verdict:
 
     @property
     def all_true(self) -> Bools:
-        """Zones whose every row is true."""
+        """A mask of the zones where all rows are true."""
         return ~self.may_be_false & ~self.may_be_null
 
     @staticmethod
@@ -100,18 +102,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zones:
-    """The zones of a table: how many rows each has, and what is known of some columns."""
+    """The zones of a table: row counts, and statistics by column path."""
 
     num_rows: npt.NDArray[np.int64]
     columns: Mapping[tuple[str, ...], ColumnZones]
 
     def __len__(self) -> int:
-        """Return how many zones there are."""
+        """Return the number of zones."""
         return len(self.num_rows)
 
 
 def prune(expression: Expression, zones: Zones) -> Verdict:
-    """Return what a bound filter can be in each zone.
+    """Return the possible values of a bound filter in each zone.
 
     >>> zones = Zones(
     ...     np.array([10, 10]), {("a",): ColumnZones(pa.array([1, 16]), pa.array([10, 20]))}
@@ -151,7 +153,7 @@ def prune(expression: Expression, zones: Zones) -> Verdict:
             return Verdict.unknown(len(zones))
 
 
-# --- truth -----------------------------------------------------------------------------------
+# --- boolean values ----------------------------------------------------------------------------
 
 
 def _not(verdict: Verdict) -> Verdict:
@@ -180,7 +182,7 @@ def _constant(scalar: pa.Scalar, num_zones: int) -> Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Column:
-    """The bounds of a column in computable layouts, and where it can be null or not."""
+    """The bounds of a column as plain types, and masks of zones with nulls and with values."""
 
     minimum: pa.Array
     maximum: pa.Array
@@ -203,12 +205,12 @@ class _Column:
             unknown = np.ones(len(zones), np.bool_)
             return _Column(minimum, maximum, unknown, unknown)
         nulls = stored.null_count.cast(pa.int64())
-        may_be_null = _known(pc.greater(nulls, 0), otherwise=True)
-        may_be_valid = _known(pc.less(nulls, pa.array(zones.num_rows)), otherwise=True)
+        may_be_null = _fill_nulls(pc.greater(nulls, 0), otherwise=True)
+        may_be_valid = _fill_nulls(pc.less(nulls, pa.array(zones.num_rows)), otherwise=True)
         return _Column(minimum, maximum, may_be_null, may_be_valid)
 
     def verdict(self, may_be_true: Bools, may_be_false: Bools) -> Verdict:
-        """Return a verdict of rows that are null where the column is."""
+        """Return a verdict that is null where the column is null."""
         return Verdict(
             may_be_true & self.may_be_valid, may_be_false & self.may_be_valid, self.may_be_null
         )
@@ -218,8 +220,8 @@ def _without_nan(bound: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(bound), pa.scalar(None, bound.type), bound)
 
 
-def _known(truth: Any, *, otherwise: bool) -> Bools:
-    found: Bools = pc.fill_null(truth, otherwise).to_numpy(zero_copy_only=False)
+def _fill_nulls(mask: Any, *, otherwise: bool) -> Bools:
+    found: Bools = pc.fill_null(mask, otherwise).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -252,7 +254,7 @@ def _not_distinct(column: _Column, scalar: pa.Scalar) -> Verdict:
 
 
 def _possible(operator: Operator, column: _Column, value: pa.Scalar) -> tuple[Bools, Bools]:
-    """Return where some value between the bounds makes a comparison true, and where false."""
+    """Return masks of the zones where a comparison can be true, and where it can be false."""
     match operator:
         case Operator.EQUAL:
             inside = _below(column, value, or_equal=True) & _above(column, value, or_equal=True)
@@ -273,45 +275,45 @@ def _possible(operator: Operator, column: _Column, value: pa.Scalar) -> tuple[Bo
 
 
 def _below(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
-    """Return where a value of the zone may lie below a constant."""
+    """Return a mask of the zones that may contain values below a constant."""
     operator = Operator.LESS_EQUAL if or_equal else Operator.LESS
-    return _known(compare(operator, column.minimum, value), otherwise=True)
+    return _fill_nulls(compare(operator, column.minimum, value), otherwise=True)
 
 
 def _above(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
-    """Return where a value of the zone may lie above a constant."""
+    """Return a mask of the zones that may contain values above a constant."""
     operator = Operator.GREATER_EQUAL if or_equal else Operator.GREATER
-    return _known(compare(operator, column.maximum, value), otherwise=True)
+    return _fill_nulls(compare(operator, column.maximum, value), otherwise=True)
 
 
 def _in(path: tuple[str, ...], values: pa.Array, zones: Zones) -> Verdict:
     column = _Column.of(path, zones)
-    wanted = values.drop_null().cast(column.minimum.type).unique()
-    ordered = wanted.take(pc.sort_indices(wanted))
+    unique = values.drop_null().cast(column.minimum.type).unique()
+    ordered = unique.take(pc.sort_indices(unique))
     first_above = _search(ordered, column.minimum, side="left", otherwise=0)
     first_beyond = _search(ordered, column.maximum, side="right", otherwise=len(ordered))
     may_be_in = first_above < first_beyond
-    single = _known(compare(Operator.EQUAL, column.minimum, column.maximum), otherwise=False)
+    single = _fill_nulls(compare(Operator.EQUAL, column.minimum, column.maximum), otherwise=False)
     may_be_out = ~(single & may_be_in)
     verdict = column.verdict(may_be_in, may_be_out)
     if not values.null_count:
         return verdict
-    # Beside a null in the list, what is not found is unknown.
+    # With a null in the list, values without a match are null.
     unknown = verdict.may_be_null | verdict.may_be_false
     return Verdict(verdict.may_be_true, np.zeros(len(zones), np.bool_), unknown)
 
 
 def _search(ordered: pa.Array, bounds: pa.Array, *, side: Side, otherwise: int) -> Any:
-    """Return where each bound would stand among ordered values."""
+    """Return the insertion position of each bound in sorted values."""
     if not len(ordered):
         return np.zeros(len(bounds), np.int64)
-    known = pc.fill_null(bounds, ordered[0])
-    places = np.searchsorted(_comparable(ordered), _comparable(known), side=side)
-    return np.where(bounds.is_valid().to_numpy(zero_copy_only=False), places, otherwise)
+    filled = pc.fill_null(bounds, ordered[0])
+    positions = np.searchsorted(_comparable(ordered), _comparable(filled), side=side)
+    return np.where(bounds.is_valid().to_numpy(zero_copy_only=False), positions, otherwise)
 
 
 def _comparable(values: pa.Array) -> npt.NDArray[Any]:
-    """Return values for NumPy, which knows no times of day."""
+    """Convert values for NumPy, which has no type for times of day."""
     if is_temporal(values.type):
         values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     found: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
@@ -331,7 +333,7 @@ def _like(path: tuple[str, ...], scalar: pa.Scalar, escape: str, zones: Zones) -
 
 
 def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verdict:
-    """A text starts with a prefix if it lies from the prefix up to the next text as long."""
+    """Prune a prefix test as the interval from the prefix to its successor."""
     column = _Column.of(path, zones)
     if not scalar.is_valid or not is_text(column.minimum.type):
         return Verdict.unknown(len(zones))
@@ -355,7 +357,7 @@ def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verd
 
 @dataclass(slots=True)
 class _ZoneGroup:
-    """The statistics of columns that have the same zones, zone i from `edges[i]` on."""
+    """Statistics of columns with equal zones; zone i starts at row `edges[i]`."""
 
     edges: Int64s
     columns: dict[tuple[str, ...], ColumnZones] = field(default_factory=dict)
@@ -364,7 +366,7 @@ class _ZoneGroup:
 def candidate_ranges(
     reader: FragmentReader, steps: Sequence[FilterStep], snapshot: Snapshot
 ) -> list[RowRange]:
-    """Return the ranges of rows of one fragment that can match every step, ascending."""
+    """Return the ascending row ranges of a fragment that can match all steps."""
     ranges = [RowRange(0, reader.num_rows)] if reader.num_rows else []
     if reader.num_rows < _ROWS_MIN or (_is_small(snapshot) and _are_narrow(steps)):
         return ranges
@@ -382,8 +384,8 @@ def _is_small(snapshot: Snapshot) -> bool:
 
 def _are_narrow(steps: Sequence[FilterStep]) -> bool:
     sizes = [fixed_row_bytes(scan_type(each)) for step in steps for each in step.fields]
-    known = [size for size in sizes if size is not None]
-    return len(known) == len(sizes) and sum(known) <= _NARROW_BYTES
+    fixed = [size for size in sizes if size is not None]
+    return len(fixed) == len(sizes) and sum(fixed) <= _NARROW_BYTES
 
 
 def _groups(
@@ -411,7 +413,7 @@ def _statistics(reader: FragmentReader, leaf: Field) -> Iterator[ZoneStatistics 
 def _leaf(schema: Schema, path: tuple[str, ...]) -> Field | None:
     try:
         found = schema.field_by_path(format_path(path))
-    except FieldNotFoundError:  # a row column, or a key of a map
+    except FieldNotFoundError:  # a row column or a map key
         return None
     return found if found.is_leaf else None
 
@@ -426,7 +428,7 @@ def _may_match(expression: Expression, group: _ZoneGroup) -> npt.NDArray[np.bool
 
 
 def _ranges_of(mask: npt.NDArray[np.bool_], edges: Int64s) -> list[RowRange]:
-    """Return the rows of runs of zones that may match.
+    """Return the row ranges of consecutive zones that may match.
 
     >>> _ranges_of(np.array([True, False, True, True]), np.array([0, 10, 20, 30, 35]))
     [RowRange(start=0, stop=10), RowRange(start=20, stop=35)]
@@ -436,7 +438,7 @@ def _ranges_of(mask: npt.NDArray[np.bool_], edges: Int64s) -> list[RowRange]:
 
 
 def _intersect(first: Sequence[RowRange], second: Sequence[RowRange]) -> list[RowRange]:
-    """Return the rows that are in both of two ascending lists of ranges.
+    """Return the intersection of two ascending lists of ranges.
 
     >>> _intersect([RowRange(0, 9)], [RowRange(2, 4), RowRange(7, 12)])
     [RowRange(start=2, stop=4), RowRange(start=7, stop=9)]

@@ -1,11 +1,11 @@
-"""Columns that no file has: what is known of a row besides its values.
+"""Computed columns that identify rows.
 
     _rowid      the stable id, or the address in tables without stable ids
-    _rowaddr    where the row is: fragment and offset
-    _rowoffset  its place among the live rows of the version
+    _rowaddr    the fragment id and the offset of the row
+    _rowoffset  the index of the row among the live rows of the version
     _row_created_at_version, _row_last_updated_at_version
 
-They can be asked for, filtered by and computed with like any other column.
+They can be used in projections, filters and expressions like other columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lancelet.values import cached_property
 
 
 class RowColumn(Enum):
-    """The columns, by name."""
+    """The row columns by name."""
 
     ID = "_rowid"
     ADDRESS = "_rowaddr"
@@ -42,7 +42,7 @@ _Make: TypeAlias = Callable[["FragmentRows", Int64s], UInt64s]
 
 
 def live_rows_before(snapshot: Snapshot) -> Int64s:
-    """Return how many live rows the version has before each fragment, and at last in all."""
+    """Return the number of live rows before each fragment, followed by the total."""
     return snapshot.version_cache.get_or_make(
         "live rows before", lambda: _live_rows_before(snapshot)
     )
@@ -56,45 +56,45 @@ def _live_rows_before(snapshot: Snapshot) -> Int64s:
 
 
 class FragmentRows:
-    """Computes row columns of one fragment."""
+    """Computes the row columns of one fragment."""
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
-        """Compute for a fragment; what it takes is read when a column first needs it."""
+        """Create for a fragment; required metadata is read on first use."""
         self.snapshot = snapshot
         self.fragment = fragment
 
     def columns(self, names: Iterable[str], offsets: Int64s) -> dict[str, pa.Array]:
-        """Return the columns of these names for the rows at these offsets."""
+        """Return row columns by name at row offsets."""
         return {name: pa.array(_MAKERS[RowColumn(name)](self, offsets)) for name in names}
 
     def ids(self, offsets: Int64s) -> UInt64s:
-        """Return the ids of rows."""
+        """Return the row ids."""
         if self.fragment.row_ids is None and not self.snapshot.manifest.uses_stable_row_ids:
             return addresses_of(self.fragment.id, offsets)
         return row_ids_of(self.snapshot, self.fragment).take(offsets)
 
     def addresses(self, offsets: Int64s) -> UInt64s:
-        """Return the addresses of rows."""
+        """Return the row addresses."""
         return addresses_of(self.fragment.id, offsets)
 
-    def places(self, offsets: Int64s) -> UInt64s:
-        """Return the places of live rows among the live rows of the version."""
+    def indices(self, offsets: Int64s) -> UInt64s:
+        """Return the indices of live rows among the live rows of the version."""
         deleted = self.snapshot.deletions(self.fragment).to_array()
         before: Int64s = np.searchsorted(deleted, offsets)
-        return (offsets - before + self._first_place).astype(np.uint64)
+        return (offsets - before + self._first_index).astype(np.uint64)
 
     def created(self, offsets: Int64s) -> UInt64s:
-        """Return the versions in which rows were created."""
+        """Return the version that created each row."""
         return self._created[offsets]
 
     def updated(self, offsets: Int64s) -> UInt64s:
-        """Return the versions in which rows last changed."""
+        """Return the version that last updated each row."""
         return self._updated[offsets]
 
     @cached_property
-    def _first_place(self) -> int:
-        place = self.snapshot.fragments.index_of(self.fragment.id)
-        return int(live_rows_before(self.snapshot)[place])
+    def _first_index(self) -> int:
+        fragment_index = self.snapshot.fragments.index_of(self.fragment.id)
+        return int(live_rows_before(self.snapshot)[fragment_index])
 
     @cached_property
     def _created(self) -> UInt64s:
@@ -108,7 +108,7 @@ class FragmentRows:
 _MAKERS: Final[dict[RowColumn, _Make]] = {
     RowColumn.ID: FragmentRows.ids,
     RowColumn.ADDRESS: FragmentRows.addresses,
-    RowColumn.OFFSET: FragmentRows.places,
+    RowColumn.OFFSET: FragmentRows.indices,
     RowColumn.CREATED: FragmentRows.created,
     RowColumn.UPDATED: FragmentRows.updated,
 }

@@ -1,9 +1,9 @@
-"""A set of rows that a caller hands in, as a part of the filter.
+"""Convert row sets passed by the caller to filter expressions.
 
     allowed {0: {1, 5}, 3: all}   _rowid IN (1, 5) OR _rowid >= 3 << 32 AND _rowid < 4 << 32
     blocked {0: {5}}              NOT _rowid IN (5)
 
-The bytes are those of a `RowSet`: what another program makes of its own index.
+The bytes are serialized row sets, for example from an external index.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _IDS_PER_FRAGMENT = 1 << 32
 
 
 def read_row_mask(allowed: bytes | None, blocked: bytes | None) -> RowMask | None:
-    """Return the mask of sets as bytes, or None if there are none."""
+    """Deserialize a row mask; None if neither set is given."""
     if allowed is None and blocked is None:
         return None
     return RowMask(_parse("allowlist", allowed), _parse("blocklist", blocked))
 
 
 def mask_expression(mask: RowMask) -> Expression:
-    """Return the filter that keeps the rows of a mask.
+    """Return the filter that selects the rows of a mask.
 
     >>> str(mask_expression(RowMask(RowSet.of(pa.array([1, 5], pa.uint64()).to_numpy()))))
     '_rowid IN (1, 5)'
@@ -62,5 +62,5 @@ def _parse(name: str, data: bytes | None) -> RowSet | None:
         return RowSet.parse(data)
     except CorruptDataError as error:
         raise InvalidInputError(
-            f"the {name} of rows is not what serialize_row_addrs() returns", list_bytes=len(data)
+            f"the {name} of rows was not created by serialize_row_addrs()", list_bytes=len(data)
         ) from error

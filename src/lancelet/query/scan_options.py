@@ -1,4 +1,4 @@
-"""What a caller may ask of a scan, as one frozen value.
+"""The options of a scan.
 
 ScanOptions(columns=("id", "s.x"), filter="id > 3", limit=10)
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
 
 Columns: TypeAlias = "tuple[str, ...] | Mapping[str, ExpressionLike] | None"
-"""Paths of columns, or expressions by the name each shall have, or None for all columns."""
+"""Column paths, or expressions by output name, or None for all columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """A column to sort by; nulls go last unless asked for first, in either direction."""
+    """A column to sort by; nulls are last in both directions unless `nulls_first`."""
 
     column: str
     ascending: bool = True
@@ -34,30 +34,30 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """Which rows of a version to read, which columns of them, and in what batches.
+    """The rows and columns that a scan returns, and their batch sizes.
 
     Attributes:
-        columns: What to return; see `Columns`. Columns of row ids and addresses have names too.
-        filter: Keeps the rows for which it is true.
-        limit: The most rows to return.
-        offset: How many of the first rows to leave out.
-        order_by: What to sort by, the most important column first.
-        batch_size: The most rows of a batch; by default what is cheapest.
-        batch_bytes: The most bytes of a batch, about.
-        is_strict: Whether every batch but the last has exactly `batch_size` rows.
-        with_row_id: Whether to return a column `_rowid` behind the others.
-        with_row_address: Whether to return a column `_rowaddr` behind the others.
-        fragments: The ids of the fragments to read, in the order given; by default all.
+        columns: The output columns, including row columns by name; see `Columns`.
+        filter: The condition that returned rows satisfy.
+        limit: The maximum number of rows.
+        offset: The number of leading rows to skip.
+        order_by: The sort columns, most significant first.
+        batch_size: The maximum number of rows per batch, by default chosen for speed.
+        batch_bytes: The approximate maximum number of bytes per batch.
+        is_strict: Whether all batches except the last have exactly `batch_size` rows.
+        with_row_id: Whether to append the column `_rowid`.
+        with_row_address: Whether to append the column `_rowaddr`.
+        fragments: The ids of the fragments to read, in order; by default all.
         with_deleted: Whether to return deleted rows too, with a null row id.
-        use_statistics: Whether to skip zones of rows that cannot match.
-        use_indices: Whether to ask indices where that is cheaper than looking at rows.
-        indexed_only: Whether to leave out fragments that an index in use does not cover.
-        segments: The ids of the segments of an index that a search looks at, and at no other rows.
-        search: What to search for; rows then come with scores, the best first.
-        prefilter: Whether a search looks only at rows that pass the filter.
-        rows: The rows that may be returned, by id; a search looks at no others.
-        adds_scores: Whether scores are returned even if they were not asked for by name.
-        memory_limit: The bytes that the scan may take beside what it returned, about.
+        use_statistics: Whether to skip zones that cannot match the filter.
+        use_indices: Whether to use scalar indices where they are cheaper than a scan.
+        indexed_only: Whether to skip fragments that the used indices do not cover.
+        segments: The ids of the index segments that a search is limited to.
+        search: The search; rows are returned with scores, best first.
+        prefilter: Whether the filter is applied before the search.
+        rows: The rows that scans and searches are limited to, by row id.
+        adds_scores: Whether to return scores that `columns` does not contain.
+        memory_limit: The approximate maximum memory of the scan in bytes, without its results.
     """
 
     columns: Columns = None
@@ -83,7 +83,7 @@ class ScanOptions:
     memory_limit: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Raise for options out of range."""
         if self.limit is not None and self.limit < 0:
             raise InvalidInputError("Limit must be non-negative", limit=self.limit)
         if self.offset < 0:
@@ -95,5 +95,5 @@ class ScanOptions:
                 raise kind(f"{name} must be at least 1", found=size)
         if self.with_deleted and not self.with_row_id:
             raise InvalidInputError(
-                "deleted rows are marked by null row ids, and with_row_id is false; set it to True"
+                "deleted rows have null row ids; set with_row_id=True to include them"
             )

@@ -1,6 +1,6 @@
-"""The Arrow types that scans return: those of the schema, but for blobs.
+"""The Arrow types of scan results: the types of the schema, except for blobs.
 
-A blob column is read as where its bytes are, so that scanning it costs next to nothing.
+Blob columns return descriptors with the location of their bytes, which are cheap to read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKED_KEY: Final = "lance-encoding:packed"
 
 
 def scan_field(field: Field) -> pa.Field:
-    """Return the Arrow field that reading gives: blobs are read as where their bytes are."""
+    """Return the Arrow field of a scan result; blobs become descriptors."""
     if not any(node.is_blob for node in field.walk()):
         return field.to_arrow()
     arrow = field.to_arrow()
@@ -36,25 +36,25 @@ def scan_field(field: Field) -> pa.Field:
 
 @lru_cache(maxsize=4096)
 def scan_type(field: Field) -> pa.DataType:
-    """Return the Arrow type that reading a field gives."""
+    """Return the Arrow type of a field in a scan result."""
     return scan_field(field).type
 
 
 def read_as(field: Field) -> Field:
-    """Return the field to ask a file for, so that it gives what scans return.
+    """Return the field to request from a file to read blobs as descriptors.
 
-    Files from before 2.2 give the bytes of blobs unless they are asked for a struct.
+    Files before version 2.2 return the bytes of blobs unless a struct is requested.
     """
     if field.is_blob_v2 or not any(node.is_blob for node in field.walk()):
         return field
     if not field.is_blob:
         return field.with_children(read_as(child) for child in field.children)
-    place = Field.from_arrow(pa.field(field.name, DESCRIPTOR_TYPE), itertools.repeat(field.id))
-    return replace(place, parent_id=field.parent_id, metadata={_PACKED_KEY: "true"})
+    descriptor = Field.from_arrow(pa.field(field.name, DESCRIPTOR_TYPE), itertools.repeat(field.id))
+    return replace(descriptor, parent_id=field.parent_id, metadata={_PACKED_KEY: "true"})
 
 
 def with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
-    """Return a type with other children."""
+    """Return a nested type with replaced children."""
     if pa.types.is_struct(data_type):
         return pa.struct(parts)
     if pa.types.is_large_list(data_type):

@@ -1,13 +1,13 @@
-"""Simplifying bound expressions without changing their value, null included.
+"""Simplify bound expressions to equivalent ones, including nulls.
 
     NOT (a > 1 OR b IS NULL)        a <= 1 AND b IS NOT NULL
     a = 1 OR a = 2 OR a IN (3)      a IN (1, 2, 3)
     (a AND b) OR (a AND c)          a AND (b OR c)
     1 + 1 = 2 AND x                 x
 
-A filter keeps the rows that are true, so at its top, under AND and OR only, null may become
-false: `x = x` is then `x IS NOT NULL`. `split_conjuncts` cuts a filter into parts that can be
-checked one after another, each with the columns it reads, the cheapest first.
+A filter selects rows that are true, so below AND and OR at its top, null may become false: `x = x`
+is then `x IS NOT NULL`. `split_conjuncts` splits a filter into conjuncts with the columns they
+read, cheapest first.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _ONE_ROW: Final = pa.StructArray.from_arrays([pa.nulls(1)], ["row"])
 
 
 def simplify(expression: Expression) -> Expression:
-    """Return an expression with the same value for every row, null included."""
+    """Return an equivalent expression, including nulls."""
     parts = tuple(simplify(part) for part in children(expression))
     return _simpler(with_children(expression, parts) if parts else expression)
 
 
 def simplify_filter(expression: Expression) -> Expression:
-    """Return an expression that is true for the same rows."""
+    """Return an expression that is true for the same rows as the filter."""
     return simplify(_without_null(simplify(expression)))
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
-    """A part of a filter: rows must make every part true. `columns` are the paths it reads."""
+    """An operand of the top-level AND of a filter; `columns` are the paths it reads."""
 
     expression: Expression
     columns: frozenset[tuple[str, ...]]
 
 
 def split_conjuncts(expression: Expression) -> tuple[Conjunct, ...]:
-    """Return the parts of a filter, those that read little first and those that can fail last.
+    """Return the conjuncts of a filter, cheap ones first and those that can fail last.
 
     >>> from lancelet.query.parse import parse
     >>> [str(part.expression) for part in split_conjuncts(parse("a + b > 1 AND c AND d = 2"))]
@@ -67,7 +67,7 @@ def _cost(conjunct: Conjunct) -> tuple[bool, int, int]:
 
 
 def _simpler(node: Expression) -> Expression:
-    """Apply every rule to a node whose parts are simple already."""
+    """Apply all rules to a node with simplified children."""
     match node:
         case ex.Column() | ex.Literal():
             return node
@@ -87,7 +87,7 @@ def _simpler(node: Expression) -> Expression:
 
 
 def _folded(node: Expression) -> Expression:
-    """Compute a node of constants; what fails is left to fail for the rows that need it."""
+    """Evaluate a node with constant operands; return it unchanged if that fails."""
     parts = children(node)
     if not parts or not all(isinstance(part, ex.Literal) for part in parts):
         return node
@@ -111,7 +111,7 @@ def _negated(operand: Expression) -> Expression:
 
 
 def _junction(kind: type[ex.And | ex.Or], operands: Sequence[Expression]) -> Expression:
-    """Flatten, drop what changes nothing, and stop at what settles everything."""
+    """Flatten nested operands, remove neutral ones, and stop at a dominating one."""
     neutral, settling = (ex.TRUE, ex.FALSE) if kind is ex.And else (ex.FALSE, ex.TRUE)
     flat: dict[Expression, None] = {}
     for operand in operands:
@@ -131,7 +131,7 @@ def _junction(kind: type[ex.And | ex.Or], operands: Sequence[Expression]) -> Exp
 
 
 def _merged_memberships(parts: list[Expression]) -> list[Expression]:
-    """Join equalities and lists over the same operand into one list."""
+    """Merge equalities and lists of the same operand into one list."""
     groups: dict[Expression, list[pa.Array]] = {}
     for part in parts:
         match part:
@@ -140,7 +140,9 @@ def _merged_memberships(parts: list[Expression]) -> list[Expression]:
             case ex.In(operand, values):
                 groups.setdefault(operand, []).append(values)
     joined = {
-        operand: values for operand, values in groups.items() if len(values) > 1 and _alike(values)
+        operand: values
+        for operand, values in groups.items()
+        if len(values) > 1 and _have_same_type(values)
     }
     merged: list[Expression] = []
     done: set[Expression] = set()
@@ -163,7 +165,7 @@ def _membership_operand(part: Expression) -> Expression | None:
     return None
 
 
-def _alike(arrays: list[pa.Array]) -> bool:
+def _have_same_type(arrays: list[pa.Array]) -> bool:
     nested = pa.types.is_nested(arrays[0].type)
     return not nested and all(array.type == arrays[0].type for array in arrays)
 
@@ -182,7 +184,7 @@ def _common_factor(parts: list[Expression]) -> Expression | None:
 
 
 def _without_null(node: Expression) -> Expression:
-    """Turn null into false where a filter cannot tell them apart."""
+    """Replace null by false where a filter treats them equally."""
     match node:
         case ex.And(operands) | ex.Or(operands):
             return type(node)(tuple(_without_null(part) for part in operands))

@@ -1,11 +1,11 @@
-"""Aggregates in the plans of Substrait, which other engines push into a scan.
+"""Read aggregates from Substrait plans that engines push down to a scan.
 
     Plan -> relations[0] -> root.input -> aggregate
-            groupings      by fields of the schema, given by their places
-            measures       functions by number; the plan's extensions have their names
+            groupings      fields of the schema, by index
+            measures       functions by number, named by the extensions of the plan
 
-The input of the aggregate is the scan, whatever the plan says of it. Messages are taken apart
-field by field, as only few of Substrait's are needed.
+The input of the aggregate is the scan; its description in the plan is ignored. Only a few message
+types are needed, so the wire format is decoded without generated classes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _Message = dict[int, list[int | bytes]]
 
 
 class SubstraitError(InvalidInputError):
-    """A plan of Substrait cannot be read."""
+    """A Substrait plan cannot be read."""
 
 
 class UnsupportedPlanError(SubstraitError, UnsupportedError):
-    """A plan of Substrait asks for what a scan cannot do."""
+    """A Substrait plan requires an unsupported feature."""
 
 
 def read_aggregate(plan: bytes, schema: pa.Schema) -> Aggregate:
-    """Return the aggregate of a plan over the fields of a schema."""
+    """Return the aggregate of a plan, with columns named by a schema."""
     message = _message(plan)
     functions = dict(_function(each) for each in _messages(message, 2))
     relation = _one(_one(message, 3, "relation"), 2, "root", or_field=1)
@@ -51,7 +51,7 @@ def read_aggregate(plan: bytes, schema: pa.Schema) -> Aggregate:
 def _function(extension: _Message) -> tuple[int, str]:
     declared = _one(extension, 3, "function")
     name = declared.get(3, [b""])[0]
-    # Names may say the types of their arguments: count:any.
+    # Names may include argument types: count:any.
     return _number(declared, 2), bytes(name).decode().partition(":")[0]
 
 
@@ -60,63 +60,63 @@ def _groups(aggregate: _Message, names: Sequence[str]) -> tuple[str, ...]:
     found = []
     for grouping in _messages(aggregate, 3):
         if shared:
-            found += [shared[place] for place in _places(grouping, len(shared))]
+            found += [shared[index] for index in _field_indices(grouping, len(shared))]
         else:
             found += _messages(grouping, 1)
     return tuple(_field(expression, names) for expression in found)
 
 
-def _places(grouping: _Message, count: int) -> list[int]:
-    places: list[int] = []
+def _field_indices(grouping: _Message, count: int) -> list[int]:
+    indices: list[int] = []
     for each in grouping.get(2, ()):
         position, packed = 0, bytes(each) if isinstance(each, bytes) else None
         if packed is None:
-            places.append(int(each))
+            indices.append(int(each))
             continue
         while position < len(packed):
             number, position = _varint(packed, position)
-            places.append(number)
-    if any(place >= count for place in places):
-        raise SubstraitError("a grouping is by an expression that is not there", count=count)
-    return places
+            indices.append(number)
+    if any(index >= count for index in indices):
+        raise SubstraitError("a grouping refers to a missing expression", count=count)
+    return indices
 
 
 def _measure(entry: _Message, functions: Mapping[int, str], names: Sequence[str]) -> Measure:
     if 2 in entry:
-        raise UnsupportedPlanError("a measure cannot have a filter of its own; filter the scan")
+        raise UnsupportedPlanError("filters of measures are not supported; filter the scan")
     function = _one(entry, 1, "measure")
     number = _number(function, 1)
     if number not in functions:
         raise SubstraitError("Aggregate function not registered", function_anchor=number)
     arguments = [_one(each, 3, "value") for each in _messages(function, 7)]
     if len(arguments) > 1:
-        raise UnsupportedPlanError("a measure is of one column", arguments=len(arguments))
+        raise UnsupportedPlanError("a measure requires one column", arguments=len(arguments))
     column = _field(arguments[0], names) if arguments else None
     return Measure(functions[number], column, is_distinct=_number(function, 6) == _DISTINCT)
 
 
 def _field(expression: _Message, names: Sequence[str]) -> str:
-    """Return the top-level field that an expression is."""
+    """Return the name of the top-level field that an expression refers to."""
     if 2 not in expression:
-        raise UnsupportedPlanError("groups and measures are of columns, not of expressions")
-    place = _one(_one(_one(expression, 2, "field"), 1, "reference"), 2, "field of a struct")
-    if 2 in place:
-        raise UnsupportedPlanError("groups and measures are of whole columns")
-    number = _number(place, 1)
+        raise UnsupportedPlanError("groups and measures must be columns, not expressions")
+    reference = _one(_one(_one(expression, 2, "field"), 1, "reference"), 2, "field of a struct")
+    if 2 in reference:
+        raise UnsupportedPlanError("groups and measures must be top-level columns")
+    number = _number(reference, 1)
     if number >= len(names):
-        raise SubstraitError("a plan names a field that is not there", field=number)
+        raise SubstraitError("a plan refers to a missing field", field=number)
     return names[number]
 
 
-# --- the wire form ----------------------------------------------------------------------------
+# --- wire format ------------------------------------------------------------------------------
 
 
-def _one(message: _Message, field: int, what: str, *, or_field: int | None = None) -> _Message:
+def _one(message: _Message, field: int, name: str, *, or_field: int | None = None) -> _Message:
     for number in (field, or_field):
         found = [] if number is None else _messages(message, number)
         if found:
             return found[0]
-    raise SubstraitError(f"a plan lacks its {what}", field=field)
+    raise SubstraitError(f"the plan has no {name}", field=field)
 
 
 def _messages(message: _Message, field: int) -> list[_Message]:
@@ -126,12 +126,12 @@ def _messages(message: _Message, field: int) -> list[_Message]:
 def _number(message: _Message, field: int) -> int:
     found = message.get(field, [0])[-1]
     if isinstance(found, bytes):
-        raise SubstraitError("a plan has bytes where a number belongs", field=field)
+        raise SubstraitError("the plan contains bytes instead of a number", field=field)
     return found
 
 
 def _message(data: bytes) -> _Message:
-    """Return the values of the fields of a message, by number."""
+    """Return the field values of a message by field number."""
     found: _Message = {}
     position = 0
     while position < len(data):

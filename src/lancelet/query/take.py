@@ -1,7 +1,7 @@
-"""Reading single rows, by address, in any order and as often as they are named.
+"""Read rows by address, in any order and with duplicates.
 
 addresses   2<<32|5, 7, 2<<32|1        grouped   fragment 2: 5, 1   fragment 0: 7
-rows read   fragment by fragment, then put into the order that was asked for
+rows read   by fragment, then returned in the requested order
 """
 
 from __future__ import annotations
@@ -31,84 +31,84 @@ from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
 
 _FEW_ROWS: Final = 256
-"""So few rows are read by the thread that asks: to give them to others takes longer."""
+"""Up to this number of rows, fragments are read in the calling thread."""
 
 
 class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OverflowError, OSError):
-    """No live row has the number that was given."""
+    """A row index, id or address does not refer to a live row."""
 
 
-def addresses_at(snapshot: Snapshot, places: Int64s) -> UInt64s:
-    """Return the addresses of rows, given their places among the live rows of the version."""
+def addresses_at(snapshot: Snapshot, indices: Int64s) -> UInt64s:
+    """Return the addresses of rows, given as indices among the live rows of the version."""
     before = live_rows_before(snapshot)
-    if len(places) and (places.min() < 0 or places.max() >= before[-1]):
-        outside = places[(places < 0) | (places >= before[-1])]
+    if len(indices) and (indices.min() < 0 or indices.max() >= before[-1]):
+        outside = indices[(indices < 0) | (indices >= before[-1])]
         raise RowNotFoundError(
             "row index out of range", row=int(outside[0]), num_rows=int(before[-1])
         )
     if len(before) == 2 and snapshot.fragments[0].deletion_file is None:
-        return addresses_of(snapshot.fragments[0].id, places)
-    which = np.searchsorted(before, places, side="right") - 1
-    addresses = np.empty(len(places), np.uint64)
-    for place in np.unique(which).tolist():
-        fragment = snapshot.fragments[place]
-        chosen = which == place
-        offsets = places[chosen] - before[place]
+        return addresses_of(snapshot.fragments[0].id, indices)
+    fragment_indices = np.searchsorted(before, indices, side="right") - 1
+    addresses = np.empty(len(indices), np.uint64)
+    for fragment_index in np.unique(fragment_indices).tolist():
+        fragment = snapshot.fragments[fragment_index]
+        chosen = fragment_indices == fragment_index
+        offsets = indices[chosen] - before[fragment_index]
         if fragment.deletion_file is not None:
             offsets = snapshot.deletions(fragment).physical_offsets(offsets)
         addresses[chosen] = addresses_of(fragment.id, offsets)
     return addresses
 
 
-def take_places(snapshot: Snapshot, places: Int64s, projection: Projection) -> pa.Table:
-    """Return the rows at places among the live rows of the version, in their order."""
-    found = _within_one(snapshot, places)
+def take_indices(snapshot: Snapshot, indices: Int64s, projection: Projection) -> pa.Table:
+    """Return rows in the given order, by their indices among the live rows of the version."""
+    found = _within_one(snapshot, indices)
     if found is None:
-        return take_addresses(snapshot, addresses_at(snapshot, places), projection)
-    place, offsets = found
+        return take_addresses(snapshot, addresses_at(snapshot, indices), projection)
+    fragment_index, offsets = found
     with snapshot.translating_missing_files():
-        source = FragmentSource(snapshot, snapshot.fragments[place], with_deleted=False)
+        source = FragmentSource(snapshot, snapshot.fragments[fragment_index], with_deleted=False)
         if source.fragment.deletion_file is not None:
             offsets = source.hidden.physical_offsets(offsets)
         return pa.Table.from_batches([take_of_source(projection, (source, offsets))])
 
 
-def _within_one(snapshot: Snapshot, places: Int64s) -> tuple[int, Int64s] | None:
-    """Return the fragment, by its place, that has all rows, and which of its live rows they are.
+def _within_one(snapshot: Snapshot, indices: Int64s) -> tuple[int, Int64s] | None:
+    """Return the index of the fragment that contains all rows, and the row indices within it.
 
-    None if there is none.
+    None if the rows are in several fragments.
     """
-    if not len(places):
+    if not len(indices):
         return None
     before = live_rows_before(snapshot)
-    low, high = (places[0], places[0]) if len(places) == 1 else (places.min(), places.max())
-    place = int(before.searchsorted(low, side="right")) - 1
-    if low < 0 or high >= before[-1] or high >= before[place + 1]:
+    low, high = (indices[0], indices[0]) if len(indices) == 1 else (indices.min(), indices.max())
+    fragment_index = int(before.searchsorted(low, side="right")) - 1
+    if low < 0 or high >= before[-1] or high >= before[fragment_index + 1]:
         return None
-    return place, places - before[place] if place else places
+    return fragment_index, indices - before[fragment_index] if fragment_index else indices
 
 
 def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
-    """Return the addresses of the live rows with these ids, in order; others are left out."""
+    """Return the addresses of the live rows with the given row ids, in order."""
     if snapshot.manifest.uses_stable_row_ids:
         found = row_id_index_of(snapshot).addresses(row_ids)
         present: UInt64s = found[found != NO_ADDRESS]
         return present
-    kept = np.zeros(len(row_ids), np.bool_)
-    known = set(snapshot.fragments.ids.tolist())
+    is_live = np.zeros(len(row_ids), np.bool_)
+    fragment_ids = set(snapshot.fragments.ids.tolist())
     offsets = offsets_of(row_ids)
-    for fragment_id, places in group_by_fragment(row_ids).items():
-        if fragment_id in known:
+    for fragment_id, indices in group_by_fragment(row_ids).items():
+        if fragment_id in fragment_ids:
             fragment = snapshot.fragments.by_id(fragment_id)
-            live = offsets[places] < snapshot.physical_rows(fragment)
-            live &= ~np.isin(offsets[places], snapshot.deletions(fragment).to_array())
-            kept[places] = live
-    live_ids: UInt64s = row_ids[kept]
+            live = offsets[indices] < snapshot.physical_rows(fragment)
+            live &= ~np.isin(offsets[indices], snapshot.deletions(fragment).to_array())
+            is_live[indices] = live
+    live_ids: UInt64s = row_ids[is_live]
     return live_ids
 
 
 def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
-    """Return the rows at these addresses, in their order."""
+    """Return the rows at addresses, in the given order."""
     with snapshot.translating_missing_files():
         return _taken(snapshot, addresses, projection)
 
@@ -117,7 +117,7 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
     schema = projection.schema
     if len(addresses):
         only = int(addresses[0]) >> OFFSET_BITS
-        offsets = addresses - np.uint64(only << OFFSET_BITS)  # below the first is far behind it
+        offsets = addresses - np.uint64(only << OFFSET_BITS)  # wraps around for smaller addresses
         if len(addresses) == 1 or int(offsets.max()) >> OFFSET_BITS == 0:
             task = only, offsets.view(np.int64)
             return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
@@ -125,11 +125,11 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
     if not groups:
         if not schema.names:
             return pa.Table.from_batches([without_columns(0)])
-        # Arrow's own empty tables have no extensions within lists.
+        # Empty tables created by Arrow lose extension types within lists.
         return pa.Table.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
     waits = waits_for_storage(snapshot)
     within = offsets_of(addresses)
-    tasks = ((number, within[places]) for number, places in groups.items())
+    tasks = ((number, within[indices]) for number, indices in groups.items())
     few = len(groups) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
     take = partial(_take_of_fragment, snapshot, projection)
     batches = list(map_ordered(take, tasks, waits=waits, few=few))
@@ -154,7 +154,7 @@ def _take_of_fragment(
 
 
 def take_of_source(projection: Projection, task: tuple[FragmentSource, Int64s]) -> pa.RecordBatch:
-    """Return rows of a fragment, in any order and as often as they are named."""
+    """Return rows of a fragment, in any order and with duplicates."""
     source, offsets = task
     columns: dict[str, pa.Array] = {}
     if projection.fields:

@@ -1,4 +1,4 @@
-"""Walking and rebuilding expression trees, in the one place that knows every node's parts."""
+"""Traverse and rebuild expression trees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lancelet.query.expression import (
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expressions right below one, in the order they are written."""
+    """Return the direct children of an expression, in SQL order."""
     match expression:
         case Column() | Literal():
             return ()
@@ -49,7 +49,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def with_children(expression: Expression, parts: tuple[Expression, ...]) -> Expression:
-    """Return the same node over other children, given in the order of `children`."""
+    """Return the node with replaced children, in the order of `children`."""
     match expression:
         case Column() | Literal():
             return expression
@@ -77,21 +77,21 @@ def with_children(expression: Expression, parts: tuple[Expression, ...]) -> Expr
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and everything below it, parents first.
+    """Yield an expression and its descendants in preorder.
 
     >>> from lancelet.query.expression import column
     >>> [str(part) for part in walk(And((column("a"), column("b"))))]
     ['a AND b', 'a', 'b']
     """
-    waiting = [expression]
-    while waiting:
-        node = waiting.pop()
+    pending = [expression]
+    while pending:
+        node = pending.pop()
         yield node
-        waiting.extend(reversed(children(node)))
+        pending.extend(reversed(children(node)))
 
 
 def columns_of(expression: Expression) -> frozenset[tuple[str, ...]]:
-    """Return the paths of the columns that an expression reads.
+    """Return the column paths in an expression.
 
     >>> from lancelet.query.expression import column
     >>> sorted(columns_of(And((column("b"), Not(column("a.x"))))))

@@ -35,8 +35,8 @@ from lancelet.spark.options import WriteSettings
 from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
 from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 _PAGE_ROWS: Final = 65536

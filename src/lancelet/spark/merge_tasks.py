@@ -36,8 +36,8 @@ from lancelet.rowids.address import UInt64s
 from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.spark.types import has_collation
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 ACTION: Final = "__lancelet_action"

@@ -64,8 +64,8 @@ from lancelet.spark.scanning import scan_version
 from lancelet.spark.types import spark_schema
 from lancelet.spark.write_schema import brought_field, schema_for_table
 from lancelet.spark.writing import Once
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 _COUNT: Final = "__lancelet_times"

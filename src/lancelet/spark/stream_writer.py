@@ -52,8 +52,8 @@ from lancelet.spark.staged import check_distinct, staged_rows
 from lancelet.spark.types import has_collation
 from lancelet.spark.writer import Written, fragments_of
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 _METADATA: Final = "metadata"

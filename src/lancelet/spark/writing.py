@@ -43,8 +43,8 @@ from lancelet.spark.frames import run_over
 from lancelet.spark.options import WriteSettings, text_of
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 MODES: Final = ("create", "append", "overwrite", "replace")

@@ -61,7 +61,7 @@ def shallow_clone(
     tag, stored as the name of the base.
     """
     source.check_changeable()
-    _check_nothing_at(target)
+    _check_is_free(target)
     base = to_base_path(source)
     if tag is not None:
         base = replace(base, name=tag)
@@ -90,7 +90,7 @@ def shallow_clone(
 def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
     """Create a table at `target` with copies of all files of `source`, including files in bases."""
     source.check_changeable()
-    _check_nothing_at(target)
+    _check_is_free(target)
     copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)
     state = with_bases(
@@ -137,7 +137,7 @@ def _check_not_removed(source: Snapshot, clone: Snapshot) -> None:
     )
 
 
-def _check_nothing_at(target: TableLocation) -> None:
+def _check_is_free(target: TableLocation) -> None:
     if latest_snapshot(target) is not None:
         raise AlreadyExistsError("Dataset already exists", uri=target.uri)
 

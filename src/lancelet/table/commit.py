@@ -64,7 +64,6 @@ from lancelet.table.handlers import CommitHandler
 from lancelet.table.landed import confirm_version
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, cache_manifest
-from lancelet.table.mark import BatchWatermark
 from lancelet.table.moved_rows import with_counted_rows, with_creation_versions
 from lancelet.table.new_files import check_new_files
 from lancelet.table.removals import Removals, hold_version, last_sweep
@@ -77,6 +76,7 @@ from lancelet.table.snapshot import (
     unsaved_snapshot,
     written_snapshot,
 )
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass, replace
 
 ATTEMPTS: Final = 20

@@ -22,7 +22,7 @@ from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable
 from lancelet.ops.mem_wal import compact, discovery, nearest, upkeep
 from lancelet.ops.mem_wal import writer as shard_writer
-from lancelet.ops.mem_wal.discovery import note_shards, noted_shards
+from lancelet.ops.mem_wal.discovery import noted_shards, record_shards
 from lancelet.ops.mem_wal.reconcile import IrreconcilableError
 from lancelet.ops.mem_wal.shard import FencedError, Shard
 from lancelet.ops.mem_wal.state import LeftShardsError
@@ -141,7 +141,7 @@ def test_noting_shards_does_not_undo_a_merge_at_the_same_time(tmp_path, monkeypa
         return []
 
     monkeypatch.setattr(discovery, "latest_shards", and_merge)
-    note_shards(snapshot)
+    record_shards(snapshot)
     with pytest.raises(OSError, match="in the table already"):
         merge(lancelet.dataset(dataset.uri), [100], 1)
 

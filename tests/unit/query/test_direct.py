@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.query.indexing.search import rows_at_once
+from lancelet.query.indexing.search import lookup_batches
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 
@@ -34,7 +34,9 @@ def rows(first, stop):
 
 
 def at_once(dataset, text):
-    return rows_at_once(plan_scan(dataset.snapshot, ScanOptions(filter=text, columns=("id", "a"))))
+    return lookup_batches(
+        plan_scan(dataset.snapshot, ScanOptions(filter=text, columns=("id", "a")))
+    )
 
 
 def check(dataset):
@@ -90,4 +92,4 @@ def test_an_index_is_not_asked_where_it_must_not_be(tmp_path):
     dataset.create_scalar_index("a", "BTREE")
     for options in ({"use_indices": False}, {"fragments": (1,)}):
         plan = plan_scan(dataset.snapshot, ScanOptions(filter="a = 7", **options))
-        assert rows_at_once(plan) is None
+        assert lookup_batches(plan) is None

@@ -166,7 +166,7 @@ def test_functions_of_constants(tmp_path, expression):
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("st_area(a)", "does not take"),
+        ("st_area(a)", "does not support"),
         ("st_intersects(st_point(1, 2))", "2 arguments"),
         ("st_isvalid(st_geomfromtext('POINT (1'))", "WKT"),
         ("st_isvalid(st_geomfromwkb(X'00'))", "WKB"),
@@ -288,7 +288,7 @@ def test_sql_knows_geometries(tmp_path):
     assert made.to_table().to_pylist() == [{"long": 5.0}]
     # Functions outlive the connection of the statement that first called them.
     assert made.to_table().to_pylist() == [{"long": 5.0}]
-    with pytest.raises(Exception, match="does not take list"):
+    with pytest.raises(Exception, match="does not support list"):
         lancelet.sql(f"SELECT st_length({line}) AS long", {}).to_table()
 
 

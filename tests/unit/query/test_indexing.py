@@ -13,7 +13,7 @@ from lancelet.format.index_metadata import AnyDetails
 from lancelet.format.operation import CreateIndex
 from lancelet.index.scalar.btree.search import BTreeSegment
 from lancelet.ops.publish import publish
-from lancelet.query.indexing.choose import Asked, choose_parts
+from lancelet.query.indexing.choose import IndexLookup, choose_parts
 from lancelet.query.indexing.search import find_candidates
 from lancelet.query.indexing.segments import IndexUnusableWarning
 from lancelet.query.plan import plan_scan
@@ -78,7 +78,7 @@ def test_an_index_whose_files_are_gone_is_warned_about_and_not_missed(dataset, t
     for file in (tmp_path / "t.lance" / "_indices").glob("*/page_lookup.lance"):
         file.unlink()
     again = lancelet.dataset(str(tmp_path / "t.lance"))
-    with pytest.warns(IndexUnusableWarning, match="build it again"):
+    with pytest.warns(IndexUnusableWarning, match="drop and rebuild it"):
         found = again.to_table(filter="a = 7")
     assert found["a"].to_pylist() == [7]
 
@@ -97,7 +97,7 @@ def test_an_index_of_a_kind_that_is_not_known_is_kept_and_warned_about_once(data
     (index,) = dataset.snapshot.indices.indices
     unknown = replace(index, details=AnyDetails("/lance.table.QuantumIndexDetails", b"\x01"))
     dataset._handle.snapshot = publish(dataset.snapshot, CreateIndex((unknown,), (index,)))
-    with pytest.warns(IndexUnusableWarning, match="unknown to this release"):
+    with pytest.warns(IndexUnusableWarning, match="this release does not support"):
         dataset.to_table(filter="a = 7")
     assert dataset.to_table(filter="a = 7")["a"].to_pylist() == [7]
     dataset.insert(pa.table({"a": [1], "b": [5]}))
@@ -144,8 +144,8 @@ def test_what_is_false_is_found_too(dataset):
 def test_bounds_of_one_column_are_asked_together(dataset):
     plan = plan_scan(dataset.snapshot, ScanOptions(filter="a > 3 AND b = 1 AND a < 12"))
     (part,) = choose_parts(plan)
-    assert isinstance(part.part, Asked)
-    interval = part.part.question
+    assert isinstance(part.part, IndexLookup)
+    interval = part.part.query
     assert (interval.lower.as_py(), interval.upper.as_py()) == (3, 12)
 
 

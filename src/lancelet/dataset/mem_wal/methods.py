@@ -399,7 +399,7 @@ class MemWalMethods:
             people.mem_wal_shards(noted=True)
             ```
         """
-        return self._handle.change(ops.mem_wal.discovery.note_shards, dry_run=dry_run)
+        return self._handle.change(ops.mem_wal.discovery.record_shards, dry_run=dry_run)
 
     def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove the write-ahead log. All rows must be merged and all shards sealed.

@@ -286,7 +286,7 @@ class LsmPointLookupPlanner:
         read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
-            return ops.mem_wal.lookup.look_up(read, key, where, selected)
+            return ops.mem_wal.lookup.lookup_row(read, key, where, selected)
 
         shown = selected or self._read.base.schema.names
         steps = [f"Project: {', '.join(shown)}", f"Lookup: {where}", "LsmScan"]

@@ -23,7 +23,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.projection import Projection, project_parts
 from lancelet.query.scan_options import Columns
-from lancelet.query.take import live_addresses, take_addresses, take_places
+from lancelet.query.take import live_addresses, take_addresses, take_indices
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ class ReadMethods:
         if len(rows) and int(rows.min()) < 0:
             raise OutOfRangeError("negative row index", row=int(rows.min()))
         projection = _parts(snapshot, validated_columns(columns))
-        return take_places(snapshot, rows, projection)
+        return take_indices(snapshot, rows, projection)
 
     def _take_rows(
         self,

@@ -24,7 +24,7 @@ from lancelet.dataset.sql.table_provider import EngineColumn, SqlTable
 from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.errors import LanceletError, UnsupportedError
 from lancelet.format.geometry import WKB, geometry_kind, to_wkb
-from lancelet.query.functions.base import Function, Takes, printable, real, spread, text
+from lancelet.query.functions.base import Function, Takes, broadcast, printable, real, text
 from lancelet.query.functions.documents import JSON_FUNCTIONS
 from lancelet.query.functions.geometry import FROM_ARROW, GEOMETRY_FUNCTIONS
 from lancelet.query.functions.registry import FUNCTIONS
@@ -234,5 +234,5 @@ def _call_by_constants(function: Function, values: pa.Array, *arguments: pa.Arra
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         constants = [argument[int(order[start])] for argument in arguments]
         found = function.compute(values.take(pa.array(order[start:stop])), *constants)
-        parts.append(spread(found, stop - start))
+        parts.append(broadcast(found, stop - start))
     return pa.concat_arrays(parts).take(pa.array(np.argsort(order, kind="stable")))

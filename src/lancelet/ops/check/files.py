@@ -121,8 +121,8 @@ class FragmentCheck:
             else:
                 self.coverage.verified_files += 1
                 location = self._locate(DATA, file.path, file.base_id)
-                for what in verify_checksums(location, checksums):
-                    yield self._error(what, path)
+                for message in verify_checksums(location, checksums):
+                    yield self._error(message, path)
         if self.level >= Level.DECODE:
             for batch in decode_all(reader):
                 yield from self._check_blobs(reader.schema.fields, batch)
@@ -145,8 +145,8 @@ class FragmentCheck:
             for path, (store, end) in ends.items():
                 size = store.size(path) if store.exists(path) else None
                 if size is None or size < end:
-                    what = "is missing" if size is None else f"has {size} bytes instead of {end}"
-                    yield self._error(f"the blob file of column {field.name} {what}", path)
+                    problem = "is missing" if size is None else f"has {size} bytes instead of {end}"
+                    yield self._error(f"the blob file of column {field.name} {problem}", path)
 
     def _check_deletions(self) -> Iterator[Finding]:
         deletion = self.fragment.deletion_file
@@ -173,8 +173,8 @@ class FragmentCheck:
             directory, path, base_id, self.snapshot.manifest.bases
         )
 
-    def _error(self, what: str, path: str, advice: str = _RESTORE) -> Finding:
-        return Finding(Severity.ERROR, path, what, advice, fragment_id=int(self.fragment.id))
+    def _error(self, message: str, path: str, advice: str = _RESTORE) -> Finding:
+        return Finding(Severity.ERROR, path, message, advice, fragment_id=int(self.fragment.id))
 
 
 def verify_checksums(location: StorePath, checksums: Checksums) -> Iterator[str]:

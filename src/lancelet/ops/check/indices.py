@@ -88,12 +88,12 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
             yield _finding(Severity.ERROR, index, f"the file {file.path} is missing")
             continue
         if file.size_bytes and size != file.size_bytes:
-            what = f"the file {file.path} has {size} bytes instead of {file.size_bytes}"
-            yield _finding(Severity.ERROR, index, what)
+            message = f"the file {file.path} has {size} bytes instead of {file.size_bytes}"
+            yield _finding(Severity.ERROR, index, message)
         elif level >= Level.FOOTERS and file.path.endswith(_SUFFIXES):
             try:
-                for what in _check_file(location, size, level):
-                    yield _finding(Severity.ERROR, index, f"in the file {file.path} {what}")
+                for message in _check_file(location, size, level):
+                    yield _finding(Severity.ERROR, index, f"in the file {file.path} {message}")
             except UnsupportedError as error:
                 # The file has a newer version, or its version is damaged.
                 yield _unchecked(index, f"file {file.path}: {error}")
@@ -134,11 +134,11 @@ def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
     highest = snapshot.manifest.max_fragment_id
     covered = index.fragment_bitmap
     if covered and (highest is None or covered.max() > highest):
-        what = f"it covers fragment {covered.max()}, but the highest fragment id is {highest}"
-        yield _finding(Severity.ERROR, index, what)
+        message = f"it covers fragment {covered.max()}, but the highest fragment id is {highest}"
+        yield _finding(Severity.ERROR, index, message)
     if index.dataset_version > snapshot.version:
-        what = f"it is based on version {index.dataset_version}, which does not exist yet"
-        yield _finding(Severity.ERROR, index, what)
+        message = f"it is based on version {index.dataset_version}, which does not exist yet"
+        yield _finding(Severity.ERROR, index, message)
 
 
 def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
@@ -151,11 +151,11 @@ def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
         before = covered.get(index.name, FrozenBitMap())
         fragments = index.fragment_bitmap or FrozenBitMap()
         if both := before & fragments:
-            what = (
+            message = (
                 f"another segment also covers the fragments {list(both)[:10]}; the first segment "
                 "takes precedence, and other readers may return rows twice"
             )
-            yield _finding(Severity.WARNING, index, what)
+            yield _finding(Severity.WARNING, index, message)
         covered[index.name] = before | fragments
 
 
@@ -180,8 +180,8 @@ def _unchecked(index: IndexMetadata, kind: str) -> Finding:
     )
 
 
-def _finding(severity: Severity, index: IndexMetadata, what: str) -> Finding:
-    return Finding(severity, index.directory, f"{index.name}: {what}", _DROP, index=index.name)
+def _finding(severity: Severity, index: IndexMetadata, message: str) -> Finding:
+    return Finding(severity, index.directory, f"{index.name}: {message}", _DROP, index=index.name)
 
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:

@@ -233,5 +233,5 @@ def _row_count_matches(snapshot: Snapshot, fragment: Fragment) -> bool:
     return rows <= {snapshot.physical_rows(fragment)}
 
 
-def _error(path: str, what: str, fragment_id: int | None = None) -> Finding:
-    return Finding(Severity.ERROR, path, what, _MANIFEST_ADVICE, fragment_id=fragment_id)
+def _error(path: str, message: str, fragment_id: int | None = None) -> Finding:
+    return Finding(Severity.ERROR, path, message, _MANIFEST_ADVICE, fragment_id=fragment_id)

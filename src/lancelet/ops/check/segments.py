@@ -71,11 +71,11 @@ class SegmentChecker:
         segment = table_segment(snapshot, index)
         if segment is None or not segment.covered:
             return
-        for what in self.differences(snapshot, segment):
+        for message in self.differences(snapshot, segment):
             yield Finding(
                 Severity.ERROR,
                 index.directory,
-                f"{index.name}: {what}",
+                f"{index.name}: {message}",
                 "optimize the indices with retrain=True",
                 index=index.name,
             )

@@ -1,4 +1,4 @@
-"""Changing the columns of a table: adding, retyping, renaming, dropping, replacing their files."""
+"""Change the columns of a table: add, cast, rename, drop and replace columns."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,15 +1,13 @@
-"""Adding columns: their values go to files of their own, next to those that are there.
+"""Add columns, whose values are written to separate data files.
 
     fragment 0   a.lance [0, 1]
     add b        a.lance [0, 1]   b.lance [2]
 
-Nothing that is stored is written again. Where values cannot be had without rewriting (a field
-within a struct, in files before 2.1), the change is refused by name.
+Existing files are not rewritten. Additions that require a rewrite, such as a field of a struct in
+files before version 2.1, raise an error.
 
-New columns that a function of the caller returns, called with batches of live rows.
-
-Batches are as large as asked for, so that a function sees the same ones when it is run again,
-and what a checkpoint has of them is not computed anew.
+A function computes new columns from batches of live rows. Batches have a fixed size, so that
+results in a checkpoint can be reused when the computation is restarted.
 """
 
 from __future__ import annotations
@@ -56,12 +54,12 @@ _GUIDE = "guide of "
 def add_columns(
     snapshot: Snapshot, source: NewColumns, committing: Committing | None = None
 ) -> Snapshot:
-    """Add columns in the latest version there is then, and return the version with them."""
+    """Add columns to the latest version, and return the new version."""
     return _job(snapshot, source).commit(snapshot, committing or Committing())
 
 
 def report_add_columns(snapshot: Snapshot, source: NewColumns) -> ChangeReport:
-    """Return what adding columns would do; functions are called, and streams are read."""
+    """Return the effect of adding columns; calls functions and reads streams."""
     if isinstance(source, Function):
         source = replace(source, checkpoint=None)
     return report_merge(snapshot, lambda current: plan_new_columns(current, source))
@@ -70,21 +68,21 @@ def report_add_columns(snapshot: Snapshot, source: NewColumns) -> ChangeReport:
 def add_columns_to_fragment(
     snapshot: Snapshot, fragment: Fragment, source: NewColumns
 ) -> tuple[Fragment, Schema]:
-    """Write the columns of one fragment, and return it and the schema for a later commit."""
+    """Write new columns of a fragment; return the fragment and schema for a later commit."""
     return _job(snapshot, source).one_fragment(snapshot, fragment)
 
 
 def join_columns(
     snapshot: Snapshot, rows: RowStream, left: str, right: str, committing: Committing | None = None
 ) -> Snapshot:
-    """Add the columns of other rows, joined to those there are, and return the version."""
+    """Join rows to the table by a key, and return the version with their columns."""
     joined = Joined.of(rows, right, snapshot.schema, left)
     job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
     return job.commit(snapshot, committing or Committing())
 
 
 def report_join_columns(snapshot: Snapshot, rows: RowStream, left: str, right: str) -> ChangeReport:
-    """Return what joining columns would do."""
+    """Return the effect of joining columns without committing it."""
     joined = Joined.of(rows, right, snapshot.schema, left)
     return report_merge(snapshot, lambda current: plan_join(current, left, joined))
 
@@ -92,7 +90,7 @@ def report_join_columns(snapshot: Snapshot, rows: RowStream, left: str, right: s
 def join_columns_to_fragment(
     snapshot: Snapshot, fragment: Fragment, rows: RowStream, left: str, right: str
 ) -> tuple[Fragment, Schema]:
-    """Write joined columns of one fragment, and return it and the schema for a later commit."""
+    """Write joined columns of a fragment; return the fragment and schema for a later commit."""
     joined = Joined.of(rows, right, snapshot.schema, left)
     job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
     return job.one_fragment(snapshot, fragment)
@@ -103,7 +101,7 @@ def _job(snapshot: Snapshot, source: NewColumns) -> ColumnJob:
 
 
 def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:
-    """Return how columns are added to a version."""
+    """Plan the addition of columns to a version."""
     if not isinstance(source, Nulls):
         refuse_with_log(snapshot, "add a computed column", "add it as all nulls, and fill it")
     match source:
@@ -126,8 +124,8 @@ def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
         )
     refuse_names_of_log(snapshot, source.schema.names)
     grown = grown_schema(snapshot, source.schema)
-    known = {field.id for field in snapshot.schema.walk()}
-    for field in _outermost(grown.added.fields, known):
+    field_ids = {field.id for field in snapshot.schema.walk()}
+    for field in _outermost(grown.added.fields, field_ids):
         if not field.nullable:
             raise ColumnError(
                 f"All-null columns must be nullable, but field '{field.name}' is not",
@@ -137,25 +135,25 @@ def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
     return ColumnPlan(schema, Schema(()), no_values)
 
 
-def _outermost(fields: Iterable[Field], known: Container[int]) -> Iterator[Field]:
-    """Yield the fields that are not known; what is within them is absent where they are null."""
+def _outermost(fields: Iterable[Field], existing: Container[int]) -> Iterator[Field]:
+    """Yield the new fields without their descendants."""
     for field in fields:
-        if field.id in known:
-            yield from _outermost(field.children, known)
+        if field.id in existing:
+            yield from _outermost(field.children, existing)
         else:
             yield field
 
 
 def plan_function(snapshot: Snapshot, source: Function) -> ColumnPlan:
-    """Return how the columns that a function makes are added to a version."""
+    """Plan the addition of columns that a function computes."""
     grown = grown_schema(snapshot, source.schema)
     guides = guides_of(snapshot.schema, grown.added)
-    asked = project(snapshot.schema, source.reads)
+    inputs = project(snapshot.schema, source.reads)
     shapes = [
         OutputColumn(scan_field(field).with_name(_GUIDE + field.name), Column((field.name,)))
         for field in guides
     ]
-    columns = (*asked.columns, *shapes)
+    columns = (*inputs.columns, *shapes)
     read = needed(snapshot.schema, [column.expression for column in columns])
     projection = Projection(columns, *read)
     names = [field.name for field in guides]
@@ -165,12 +163,12 @@ def plan_function(snapshot: Snapshot, source: Function) -> ColumnPlan:
     def values(current: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
         batches = read_live(current, fragment, projection, source.batch_size)
         for index, batch in enumerate(batches):
-            rows = _first_columns(batch, asked.schema) if guides else batch
+            rows = _first_columns(batch, inputs.schema) if guides else batch
             result = _result(source, fragment, index, rows)
             if not guides:
                 yield result
                 continue
-            present = pa.RecordBatch.from_arrays(batch.columns[len(asked.columns) :], names)
+            present = pa.RecordBatch.from_arrays(batch.columns[len(inputs.columns) :], names)
             yield shaped(grown.added, present, GivenRows(result))
 
     return ColumnPlan(
@@ -187,16 +185,16 @@ def plan_function(snapshot: Snapshot, source: Function) -> ColumnPlan:
 def _result(
     source: Function, fragment: Fragment, index: int, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return what the function makes of rows, or made of them in an earlier run."""
+    """Return the result of the function, from the checkpoint if available."""
     checkpoint = source.checkpoint
     if checkpoint is None:
         return _call(source, rows)
     info, state = BatchInfo(int(fragment.id), index), _state(fragment)
-    kept = checkpoint.get_batch(info, state)
-    if kept is None:
-        kept = _call(source, rows)
-        checkpoint.insert_batch(info, kept, state)
-    return kept
+    result = checkpoint.get_batch(info, state)
+    if result is None:
+        result = _call(source, rows)
+        checkpoint.insert_batch(info, result, state)
+    return result
 
 
 def _call(source: Function, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -222,14 +220,14 @@ def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _state(fragment: Fragment) -> str:
-    """Return which files a fragment has, which says which rows it has, and what is in them."""
+    """Return the files of a fragment, which identify its rows and values."""
     deletion = fragment.deletion_file
     names = [file.path for file in fragment.files]
     return " ".join(names if deletion is None else [*names, deletion.path(fragment.id)])
 
 
 def _description(snapshot: Snapshot, source: Function) -> str:
-    """Return what is computed from what, so that nothing else is taken for it."""
+    """Return the input and output columns, which identify the job of a checkpoint."""
     return json.dumps(
         {
             "table": snapshot.location.uri,

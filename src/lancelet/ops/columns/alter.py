@@ -1,26 +1,26 @@
-"""Altering columns: names, whether they may be null, and types.
+"""Alter the name, nullability and type of columns.
 
-    rename a to b           field 0 keeps its id, and every file as it is
-    nullable                the same; forbidding nulls looks for one first
-    int32 to int64          a field with a new id takes the place in the schema, and new files
-                            hold the values
+    rename a to b           the field id and the files do not change
+    nullable                the same; the values are validated if nulls become forbidden
+    int32 to int64          a field with a new id replaces the old one, and new files contain its
+                            values
 
-What must be stored as a whole is rewritten as a whole: a column of files before 2.1, and a map,
-packed struct or list of fixed size in any.
+Some columns can only be rewritten completely: all columns in files before version 2.1, and maps,
+packed structs and fixed-size lists in all versions.
 
-    2.1   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 4
-    2.0   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 1, 4, 3
-    0.1   s 1 {x 2, y 3}   cast s.x   s 5 {x 6, y 7}   new files hold 5, 6, 7
+    2.1   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files contain 4
+    2.0   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files contain 1, 4, 3
+    0.1   s 1 {x 2, y 3}   cast s.x   s 5 {x 6, y 7}   new files contain 5, 6, 7
 
-Files of 0.1 are not told that fields of theirs were taken over: their readers would lose others.
+Replaced fields are not marked in files of version 0.1, because readers would lose other fields.
 
-Casting columns: which types may become which, and the values within structs and lists.
+Supported casts, also of values in structs and lists:
 
     int32 -> int64, int64 -> int8      within integers, if every value fits
     float32 -> double, string -> large_string, list<int32> -> large_list<int64>
-    int32 -> string                    refused: a column keeps what kind of thing it holds
+    int32 -> string                    rejected, because the kind of type differs
 
-A cast never changes a value in silence: one that the new type cannot hold is an error.
+A cast fails if the new type cannot represent a value.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from lancelet.format.operation import Project
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.columns.column_file import file_version_of
+from lancelet.ops.columns.expand import with_items
 from lancelet.ops.columns.fields import (
     ColumnError,
     ColumnUnsupportedError,
@@ -50,7 +51,6 @@ from lancelet.ops.columns.fields import (
 from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
 from lancelet.ops.columns.rows import read_live
-from lancelet.ops.columns.spreading import with_items
 from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.mem_wal.guard import refuse_change_of_key, refuse_names_of_log, refuse_with_log
 from lancelet.ops.publish import publish, with_retries
@@ -60,7 +60,7 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _DIVISIBLE: Final = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
-"""Types whose parts may be in different files."""
+"""Types with child fields that can be stored in separate files."""
 
 _T = pa.types
 _FAMILIES: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
@@ -77,7 +77,7 @@ _LISTS: Final = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list)
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What becomes of a column; None leaves that part of it as it is."""
+    """The changes to a column; None leaves a property unchanged."""
 
     path: str
     name: str | None = None
@@ -88,7 +88,7 @@ class Alteration:
 def alter_columns(
     snapshot: Snapshot, alterations: Sequence[Alteration], committing: Committing | None = None
 ) -> Snapshot:
-    """Alter columns in the latest version there is then, and return the version after."""
+    """Alter columns of the latest version, and return the new version."""
     how = committing or Committing()
     if any(each.data_type is not None for each in alterations):
         job = ColumnJob(snapshot.location.store, lambda now: plan_alterations(now, alterations))
@@ -97,13 +97,13 @@ def alter_columns(
     def attempt(current: Snapshot) -> Snapshot:
         plan = plan_alterations(current, alterations)
         operation = Project(plan.schema, plan.keeps_nullability)
-        return publish(current, operation, how.options, how.remarks)
+        return publish(current, operation, how.options, how.properties)
 
     return with_retries(snapshot, attempt, how.retries)
 
 
 def report_alter_columns(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ChangeReport:
-    """Return what altering columns would do."""
+    """Return the effect of altering columns without committing it."""
     if any(each.data_type is not None for each in alterations):
         return report_merge(snapshot, lambda now: plan_alterations(now, alterations))
     plan = plan_alterations(snapshot, alterations)
@@ -112,7 +112,7 @@ def report_alter_columns(snapshot: Snapshot, alterations: Sequence[Alteration]) 
 
 
 def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:
-    """Return the schema after alterations, and what has to be written for it."""
+    """Plan alterations: the new schema and the columns to write."""
     schema = snapshot.schema
     ids = itertools.count(next_field_id(snapshot))
     changed: dict[int, Field] = {}
@@ -149,7 +149,7 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
     rewrite = _plan_rewrite(schema, altered, roots, changed)
     if version is FileVersion.V0_1:
         rewrite = _renumbered(rewrite, roots, ids)
-    # Rows that others add meanwhile have the fields of before, which nobody would read.
+    # Concurrently appended rows have the old fields, which the new schema does not contain.
     return replace(rewrite, keeps_nullability=False)
 
 
@@ -162,7 +162,7 @@ def _altered(field: Field, alteration: Alteration) -> Field:
 
 
 def _retyped(field: Field, alteration: Alteration, ids: Iterator[int]) -> Field:
-    """Return a field of another type and with new ids, whose metadata stay."""
+    """Return a field with another type, new ids and the same metadata."""
     assert alteration.data_type is not None
     check_castable(alteration.path, field.arrow_type, alteration.data_type)
     arrow = pa.field(field.name, alteration.data_type, field.nullable, field.to_arrow().metadata)
@@ -170,7 +170,7 @@ def _retyped(field: Field, alteration: Alteration, ids: Iterator[int]) -> Field:
 
 
 def _rewritten(chain: Sequence[Field], version: FileVersion, path: str) -> Field:
-    """Return the field that must be stored anew as a whole when the last of a chain is cast."""
+    """Return the field to rewrite completely if the last field of a chain is cast."""
     root = chain[-1]
     if version <= FileVersion.V2_0:
         root = chain[0]
@@ -201,7 +201,7 @@ def _check_not_indexed(snapshot: Snapshot, field: Field, path: str) -> None:
 
 
 def _replaced(field: Field, changed: Mapping[int, Field]) -> Field:
-    """Return a field with what changed of it and of the fields within it."""
+    """Replace the changed fields in a field and its descendants."""
     after = changed.get(field.id, field)
     if after.id != field.id or not field.children:
         return after
@@ -211,7 +211,7 @@ def _replaced(field: Field, changed: Mapping[int, Field]) -> Field:
 def _plan_rewrite(
     schema: Schema, altered: Schema, roots: Mapping[int, Field], changed: Mapping[int, Field]
 ) -> ColumnPlan:
-    """Return the plan that writes the fields that were cast, and what is stored with them."""
+    """Return the plan that rewrites the cast fields and the fields stored with them."""
     before = schema.project_ids({node.id for root in roots.values() for node in root.walk()})
     after = altered.project_ids(
         {node.id for root in roots.values() for node in _replaced(root, changed).walk()}
@@ -232,7 +232,7 @@ def _plan_rewrite(
 
 
 def _renumbered(plan: ColumnPlan, roots: Mapping[int, Field], ids: Iterator[int]) -> ColumnPlan:
-    """Return a plan whose rewritten columns have other ids than any that files hold."""
+    """Assign unused ids to the rewritten columns of a plan."""
     fields = tuple(
         field.with_ids(ids) if field.id in roots else field for field in plan.schema.fields
     )
@@ -241,7 +241,7 @@ def _renumbered(plan: ColumnPlan, roots: Mapping[int, Field], ids: Iterator[int]
 
 
 def check_without_nulls(snapshot: Snapshot, chain: Sequence[Field], path: str) -> None:
-    """Raise if the last field of a chain is null in some row in which those around it are not."""
+    """Raise if the last field of a chain is null in a row where its parents are valid."""
     pruned = snapshot.schema.project_ids({chain[-1].id}).fields
     projection = plain_projection(pruned)
     for fragment in snapshot.fragments:
@@ -264,7 +264,7 @@ def _has_null(array: pa.Array, *, depth: int) -> bool:
 
 
 def check_castable(path: str, before: pa.DataType, after: pa.DataType) -> None:
-    """Refuse types that a column cannot become."""
+    """Raise if a cast is not supported."""
     stored = _without_tensor(before), _without_tensor(after)
     if not _is_same_kind(*stored) or not _has_kernel(*stored):
         raise ColumnError(
@@ -277,9 +277,9 @@ def check_castable(path: str, before: pa.DataType, after: pa.DataType) -> None:
 
 
 def cast_values(array: pa.Array, before: Field, after: Field, path: str) -> pa.Array:
-    """Return values of a field after parts of it were cast; the same ids mean the same values.
+    """Cast the values of a field; child fields with unchanged ids are not cast.
 
-    `before` and `after` have the same structure down to the fields that were cast.
+    `before` and `after` have the same structure except below the cast fields.
     """
     if before.id != after.id:
         return _cast(array, after.arrow_type, path)
@@ -305,15 +305,15 @@ def cast_values(array: pa.Array, before: Field, after: Field, path: str) -> pa.A
 
 def _cast_struct(array: pa.StructArray, before: Field, after: Field, path: str) -> pa.StructArray:
     children, fields = [], []
-    for place, (old, new) in enumerate(zip(before.children, after.children, strict=True)):
-        values = cast_values(array.field(place), old, new, f"{path}.{old.name}")
+    for index, (old, new) in enumerate(zip(before.children, after.children, strict=True)):
+        values = cast_values(array.field(index), old, new, f"{path}.{old.name}")
         children.append(values)
         fields.append(pa.field(new.name, values.type, new.nullable))
     return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls_of(array))
 
 
 def _cast_map(array: pa.MapArray, before: Field, after: Field, path: str) -> pa.MapArray:
-    """Return maps with other keys or values; `before` and `after` are their entries."""
+    """Cast the keys and values of maps; `before` and `after` are the entry fields."""
     start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
     offsets = pc.subtract(array.offsets, start)
     key, value = (
@@ -331,34 +331,34 @@ def _nulls_of(array: pa.Array) -> pa.Array | None:
 
 
 def _without_tensor(data_type: pa.DataType) -> pa.DataType:
-    """Return the lists that tensors of one shape are stored as; other types stay."""
+    """Return the storage type of a fixed-shape tensor; other types are unchanged."""
     is_tensor = isinstance(data_type, pa.FixedShapeTensorType)
     return data_type.storage_type if is_tensor else data_type
 
 
-def _cast(array: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
-    if isinstance(wanted, pa.FixedShapeTensorType):
-        stored = _cast(array, wanted.storage_type, path)
-        return pa.ExtensionArray.from_storage(wanted, stored)
+def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if isinstance(target, pa.FixedShapeTensorType):
+        stored = _cast(array, target.storage_type, path)
+        return pa.ExtensionArray.from_storage(target, stored)
     if isinstance(array, pa.FixedShapeTensorArray):
         array = array.storage
     try:
-        return array.cast(wanted)
+        return array.cast(target)
     except pa.ArrowInvalid as error:
         raise ColumnError(
-            f"Can't cast value {_first_refused(array, wanted)} to type "
-            f"{print_arrow_type(wanted)}: {error}",
+            f"Can't cast value {_first_refused(array, target)} to type "
+            f"{print_arrow_type(target)}: {error}",
             column=path,
-            wanted=str(wanted),
+            wanted=str(target),
         ) from error
 
 
-def _first_refused(array: pa.Array, wanted: pa.DataType) -> object:
-    """Return the first value that cannot be cast, of an array that has one."""
+def _first_refused(array: pa.Array, target: pa.DataType) -> object:
+    """Return the first value that cannot be cast."""
     while len(array) > 1:
         half = array.slice(0, len(array) // 2)
         try:
-            half.cast(wanted)
+            half.cast(target)
         except pa.ArrowInvalid:
             array = half
         else:

@@ -1,13 +1,12 @@
-"""What a long computation of columns has done so far, kept in a file of SQLite.
+"""Checkpoints of column computations, stored in a SQLite database.
 
-    batches     fragment 3, batch 0, 1, 2 ...     results, until the fragment's file is written
-    fragments   fragment 0, 1, 2                  entries of fragments whose files are written
-    job         what is computed from what
+    batches     fragment 3, batch 0, 1, 2 ...     results, until the data file is complete
+    fragments   fragment 0, 1, 2                  entries of fragments with complete data files
+    job         the input and output columns
 
-A process that is killed and started again takes from here what is done. Results of another job,
-or of rows that have changed since, are not taken: the job is known by the columns it reads and
-makes, a fragment by its files. Batches are kept in the format of Arrow, which runs no code when
-it is read.
+A restarted computation reuses the results in its checkpoint, unless they belong to another job or
+the rows have changed since. Jobs are identified by their input and output columns, and fragments by
+their files. Batches are stored as Arrow IPC, which is safe to deserialize.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ class BatchInfo(NamedTuple):
 
 
 class BatchUDFCheckpoint:
-    """Results of a computation that outlive the process; safe to use from several threads."""
+    """Persistent results of a column computation; safe to use from several threads."""
 
     BatchInfo = BatchInfo
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Use the file at a path, which is made if it is not there."""
+        """Open the database at a path, creating it if it does not exist."""
         self.path = Path(path)
         with self._connected() as connection:
             connection.executescript(_TABLES)
 
     def begin(self, job: str) -> None:
-        """Say what is computed; what is kept of anything else is dropped."""
+        """Begin or resume a job, and delete the results of other jobs."""
         with self._connected() as connection:
             found = connection.execute("SELECT description FROM job").fetchone()
             if found == (job,):
@@ -75,7 +74,7 @@ class BatchUDFCheckpoint:
             return stream.read_next_batch()
 
     def insert_batch(self, info: tuple[int, int], batch: pa.RecordBatch, rows: str = "") -> None:
-        """Keep the result for a batch."""
+        """Save the result of a batch."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
@@ -86,7 +85,7 @@ class BatchUDFCheckpoint:
             )
 
     def get_fragment(self, fragment_id: int) -> str | None:
-        """Return what was kept of a fragment whose file is written."""
+        """Return the saved entry of a fragment, or None if its data file is not complete."""
         with self._connected() as connection:
             row = connection.execute(
                 "SELECT data FROM fragments WHERE fragment_id = ?", (fragment_id,)
@@ -94,7 +93,7 @@ class BatchUDFCheckpoint:
         return None if row is None else str(row[0])
 
     def insert_fragment(self, fragment_id: int, fragment: str) -> None:
-        """Keep what is known of a fragment whose file is written, and drop its batches."""
+        """Save the entry of a fragment with a complete data file, and delete its batches."""
         with self._connected() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO fragments VALUES (?, ?)", (fragment_id, fragment)
@@ -102,12 +101,12 @@ class BatchUDFCheckpoint:
             connection.execute("DELETE FROM batches WHERE fragment_id = ?", (fragment_id,))
 
     def cleanup(self) -> None:
-        """Delete the file; the computation is done."""
+        """Delete the database after the computation is complete."""
         self.path.unlink(missing_ok=True)
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        # A connection belongs to the thread that made it, so each use has its own.
+        # SQLite connections cannot be shared between threads.
         try:
             with closing(sqlite3.connect(self.path)) as connection, connection:
                 yield connection

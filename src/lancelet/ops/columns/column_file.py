@@ -1,13 +1,14 @@
-"""Writing the file that holds more columns of a fragment.
+"""Write a data file with additional columns of a fragment.
 
-    fragment   a.lance [0, 1, 2]     5 rows, of which 2 are deleted
+    fragment   a.lance [0, 1, 2]     5 rows, including 2 deleted rows
     write      b.lance [2, 3]        5 rows
 
-Every file of a fragment has all its rows, those deleted too, and in version 0.1 the same batches.
+All files of a fragment have the same rows, including deleted ones, and in version 0.1 the same row
+groups.
 
-Files of version 0.1 cannot say that a value is null, unless it is text or bytes: numbers and
-booleans would be read as 0 or false, and lists as empty ones. New columns whose nulls would be lost
-are refused, where other writers lose them.
+Files of version 0.1 store nulls only for strings and binary values: null numbers and booleans would
+be read as 0 or false, and null lists as empty lists. New columns with such nulls are rejected,
+although other writers accept them.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from lancelet.table.snapshot import Snapshot
 
 
 def file_version_of(snapshot: Snapshot) -> FileVersion:
-    """Return the version that new files of a table have."""
+    """Return the file version of new files of a table."""
     return with_actual_version(snapshot.manifest).data_version
 
 
 def write_column_file(
     snapshot: Snapshot, fragment: Fragment, schema: Schema, batches: Iterable[pa.RecordBatch]
 ) -> DataFile:
-    """Write values for all rows of a fragment, deleted ones too, and return the file's entry."""
+    """Write values for all rows of a fragment, including deleted ones; return the file entry."""
     version = file_version_of(snapshot)
     name = data_file_name(surroundings.new_uuid())
     writer = _create(snapshot, fragment, schema, f"{DATA}/{name}")
@@ -62,7 +63,7 @@ def write_column_file(
     except BaseException:
         writer.abort()
         raise
-    # Where no columns are given, ids have to ascend.
+    # Without column indices, field ids must be ascending.
     is_legacy = version is FileVersion.V0_1
     fields = tuple(sorted(writer.placement) if is_legacy else writer.placement)
     columns = () if is_legacy else tuple(writer.placement.values())
@@ -75,11 +76,11 @@ def _create(snapshot: Snapshot, fragment: Fragment, schema: Schema, path: str) -
         return create_data_file(
             store, path, schema, WriterOptions(version=version, name=data_file_identity(path))
         )
-    beside = snapshot.open_file(fragment.files[0])
-    if not isinstance(beside, LegacyFileReader):
-        raise InternalError("a table of version 0.1 has a file of a later one", path=beside.path)
+    reader = snapshot.open_file(fragment.files[0])
+    if not isinstance(reader, LegacyFileReader):
+        raise InternalError("a table of version 0.1 has a file of a later one", path=reader.path)
     options = v0_1.LegacyWriterOptions(
-        batch_lengths=beside.batch_lengths.tolist(), dictionaries=dictionary_values_of(snapshot)
+        batch_lengths=reader.batch_lengths.tolist(), dictionaries=dictionary_values_of(snapshot)
     )
     return v0_1.create_file(store, path, schema, options)
 
@@ -98,7 +99,7 @@ _T = pa.types
 
 
 def check_nulls_storable(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> None:
-    """Refuse values of new columns of a 0.1 table that would not be read as they are."""
+    """Raise if new columns contain nulls that version 0.1 cannot store."""
     for field in fields:
         _check(batch.column(field.name), field.name)
 
@@ -119,8 +120,8 @@ def _check(array: pa.Array, path: str) -> None:
             version=FileVersion.V0_1.value,
         )
     if _T.is_struct(kind):
-        for place in range(kind.num_fields):
-            _check(array.field(place), f"{path}.{kind.field(place).name}")
+        for index in range(kind.num_fields):
+            _check(array.field(index), f"{path}.{kind.field(index).name}")
     elif _T.is_list(kind) or _T.is_large_list(kind) or _T.is_fixed_size_list(kind):
         _check(pc.list_flatten(array), f"{path}.item")
 

@@ -1,10 +1,10 @@
-"""Dropping columns: they leave the schema, and files of which nothing is left leave the table.
+"""Drop columns from the schema, and files without remaining columns from the fragments.
 
     schema   a 0, s 1 {x 2, y 3}      file [0, 2, 3]
-    drop     s.x                      a 0, s 1 {y 3}      file as it was
-    drop     s.y too                  a 0                 a struct without fields goes as well
+    drop     s.x                      a 0, s 1 {y 3}      the file is unchanged
+    drop     s.y too                  a 0                 an empty struct is dropped too
 
-Indices on dropped fields are dropped with them. Space is won back by compaction.
+Indices on dropped fields are dropped. Compaction reclaims the space.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from lancelet.table.snapshot import Snapshot
 def drop_columns(
     snapshot: Snapshot, paths: Sequence[str], committing: Committing | None = None
 ) -> Snapshot:
-    """Drop the columns at paths, and return the version without them."""
+    """Drop the columns at paths, and return the new version."""
     how = committing or Committing()
 
     def attempt(current: Snapshot) -> Snapshot:
-        return publish(current, _dropping(current, paths), how.options, how.remarks)
+        return publish(current, _dropping(current, paths), how.options, how.properties)
 
     return with_retries(snapshot, attempt, how.retries)
 
 
 def report_drop_columns(snapshot: Snapshot, paths: Sequence[str]) -> ChangeReport:
-    """Return what dropping columns would do, which is to write nothing but the schema."""
+    """Return the effect of dropping columns, which only changes the schema."""
     return DryRun.of(snapshot).report(_dropping(snapshot, paths), snapshot.num_rows)
 
 
@@ -50,7 +50,7 @@ def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:
 
 
 def without_columns(schema: Schema, paths: Iterable[str]) -> Schema:
-    """Return a schema without the fields at paths."""
+    """Remove the fields at paths from a schema."""
     gone: set[int] = set()
     for path in paths:
         chain = find_chain(schema, path)
@@ -71,7 +71,7 @@ def _check_within_map(chain: Sequence[Field], path: str) -> None:
 
 
 def _remaining(fields: Iterable[Field], gone: set[int]) -> Iterable[Field]:
-    """Yield fields without those that are gone; what held nothing else goes with them."""
+    """Yield the remaining fields, without parents that become empty."""
     for field in fields:
         if field.id in gone:
             continue

@@ -1,12 +1,12 @@
-"""How schemas grow: names, places and ids of columns that are added.
+"""Add fields to schemas, assigning positions and field ids.
 
     schema    a 0, s 1 {x 2}          highest id of schema and files: 4
     added     s{y}, b
     after     a 0, s 1 {x 2, y 5}, b 6
-    new file  s 1 {y 5}, b 6          the part that a file for the new columns holds
+    new file  s 1 {y 5}, b 6          the schema of the file with the new columns
 
-Ids that any file still mentions are never given again, so that a dropped column does not come
-back under another name.
+Field ids in existing files are never reused; otherwise a dropped column would reappear under
+another name.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ _EXTENSIBLE = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LIS
 
 
 class ColumnError(InvalidInputError, OSError):
-    """A change to the columns of a table cannot be made as asked."""
+    """A change to the columns of a table is invalid."""
 
 
 class ColumnSourceError(ColumnError, RuntimeError):
-    """What makes new columns failed; its own error is the cause of this one."""
+    """The source of new columns failed; its error is the cause of this one."""
 
 
 class ColumnNotFoundError(FieldNotFoundError, OSError):
-    """No column has the path that was to be changed."""
+    """The column to change does not exist."""
 
 
 class ColumnUnsupportedError(UnsupportedError, OSError):
-    """The file version of the table cannot hold what the change would make."""
+    """The file version of the table does not support the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A schema after columns were added, and the part of it that is new."""
+    """A schema with added columns, and the schema of only the new fields."""
 
     schema: Schema
     added: Schema
 
 
 def next_field_id(snapshot: Snapshot) -> int:
-    """Return the first id that neither the schema nor any file has."""
+    """Return the first field id that the schema and the files do not use."""
     in_files = max(_ids_in_files(snapshot.fragments), default=-1)
     used = used_field_id(snapshot.schema)
     return max(snapshot.manifest.max_field_id, in_files, used) + 1
 
 
 def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
-    """Return the fields down to the one at a path, spelled exactly so."""
+    """Return the fields from the root to a path; names are case-sensitive."""
     try:
         return schema.fields_on_path(path)
     except FieldNotFoundError as error:
@@ -78,7 +78,7 @@ def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
 
 
 def grow(schema: Schema, new: pa.Schema, *, first_id: int, version: FileVersion) -> Grown:
-    """Return a schema with more columns, or more fields in the structs that it has."""
+    """Add columns to a schema, or fields to its structs."""
     with _as_column_error():
         brought = Schema.from_arrow(new, blob_v2=version >= FileVersion.V2_2)
     for name in brought.names:
@@ -89,13 +89,13 @@ def grow(schema: Schema, new: pa.Schema, *, first_id: int, version: FileVersion)
     fields = tuple(_numbered(field, ids, field.parent_id) for field in merged)
     check_fields(fields)
     grown = Schema(fields, schema.metadata)
-    known = {field.id for field in schema.walk()}
-    added = grown.project_ids({field.id for field in grown.walk()} - known)
+    existing = {field.id for field in schema.walk()}
+    added = grown.project_ids({field.id for field in grown.walk()} - existing)
     return Grown(grown, added)
 
 
 def check_fields(fields: Sequence[Field]) -> None:
-    """Refuse the columns of a table if names clash, or a key is unsound."""
+    """Raise if column names are duplicated or the primary key is invalid."""
     with _as_column_error():
         check_names(fields)
         check_primary_key(fields)
@@ -104,14 +104,14 @@ def check_fields(fields: Sequence[Field]) -> None:
 
 
 def keeps_nullability(added: Schema, before: Schema) -> bool:
-    """Say whether rows without the added columns, which read as null there, would still fit."""
-    known = {field.id for field in before.walk()}
-    return all(field.nullable for field in added.walk() if field.id not in known)
+    """Return whether all added fields are nullable, so that rows without them remain valid."""
+    existing = {field.id for field in before.walk()}
+    return all(field.nullable for field in added.walk() if field.id not in existing)
 
 
 @contextmanager
 def _as_column_error() -> Iterator[None]:
-    """Let what is wrong with a schema be wrong with a change of columns."""
+    """Convert schema errors to column errors."""
     try:
         yield
     except InvalidInputError as error:
@@ -132,14 +132,14 @@ def _ids_in_files(fragments: Iterable[Fragment]) -> Iterator[int]:
             yield from file.fields
 
 
-def _names(known: object) -> list[str]:
-    return [str(name) for name in known] if isinstance(known, Iterable) else []
+def _names(names: object) -> list[str]:
+    return [str(name) for name in names] if isinstance(names, Iterable) else []
 
 
 def _merged(
     present: Sequence[Field], brought: Sequence[Field], version: FileVersion, *, prefix: str
 ) -> Iterator[Field]:
-    """Yield the fields of a level: those present, grown where something is brought, then new."""
+    """Yield the existing fields of a level, extended by their new children, then new fields."""
     by_name = {field.name: field for field in brought}
     for field in present:
         own = by_name.pop(field.name, None)
@@ -181,7 +181,7 @@ def _without_ids(field: Field) -> Field:
 
 
 def _numbered(field: Field, ids: Iterator[int], parent_id: FieldId) -> Field:
-    """Give ids to the fields that have none, parents first."""
+    """Assign ids to fields without one, parents first."""
     own = FieldId(next(ids)) if field.id == NO_ID else field.id
     children = tuple(_numbered(child, ids, own) for child in field.children)
     return replace(field, id=own, parent_id=parent_id, children=children)

@@ -1,19 +1,19 @@
-"""New columns that are computed from those there are.
+"""Compute new columns from existing ones with expressions.
 
     {"b": "a + 1"}          a top-level column
-    {"s.w": "a + 1"}        a field of the struct s; names are those of the table's columns
-    {"l.item.v": "u * 2"}   a field of the structs in l; names are those of their fields
+    {"s.w": "a + 1"}        a field of the struct s; the expression refers to columns of the table
+    {"l.item.v": "u * 2"}   a field of the structs in l; the expression refers to their fields
 
-A column that is null by its expression alone is not written, where the format can say so.
+Columns with the constant value null are not written if the format permits that.
 
-Whether what an expression computes may be null, given which columns may be.
+The nullability of a result is derived from the nullability of the columns:
 
 a not null, n nullable
-a + 1            never null: what cannot be computed is an error
+a + 1            never null, since failing computations raise
 a + n            may be null
 n IS NULL        never null
 coalesce(n, 0)   never null
-upper(a)         said to be nullable, as of all other functions
+upper(a)         assumed to be nullable, like all other functions
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ Path: TypeAlias = tuple[str, ...]
 _LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
 
 _STRICT: Final = frozenset({"+", "-", "*", "/", "%", "||"})
-"""Functions that are null only if an argument is."""
+"""Functions that return null only for null arguments."""
 
 
 def plan_expressions(snapshot: Snapshot, source: Expressions) -> ColumnPlan:
-    """Return how computed columns are added to a version."""
+    """Plan the addition of computed columns to a version."""
     schema = snapshot.schema
     written = {parse_path(name): text for name, text in source.columns.items()}
     names = {path: _names_for(schema, path) for path in written}
@@ -73,9 +73,9 @@ def plan_expressions(snapshot: Snapshot, source: Expressions) -> ColumnPlan:
     grown = grown_schema(snapshot, _arrow_schema(schema, bound, names))
     stored = grown.added
     if file_version_of(snapshot) is not FileVersion.V0_1:
-        known = {field.id for field in schema.walk()}
+        existing = {field.id for field in schema.walk()}
         nulls = {path for path, each in bound.items() if _is_null(each)}
-        stored = _without(stored, nulls, known)
+        stored = _without(stored, nulls, existing)
     expressions = {path: each.expression for path, each in bound.items()}
     outer = [
         expression for path, expression in expressions.items() if names[path] is scan_schema(schema)
@@ -98,7 +98,7 @@ def plan_expressions(snapshot: Snapshot, source: Expressions) -> ColumnPlan:
 
 
 def _names_for(schema: Schema, path: Path) -> pa.Schema:
-    """Return the columns that an expression for a path may name."""
+    """Return the columns that an expression for a path can refer to."""
     names, siblings = scan_schema(schema), schema.fields
     for part in path[:-1]:
         field = next((each for each in siblings if each.name == part), None)
@@ -118,7 +118,7 @@ def _names_for(schema: Schema, path: Path) -> pa.Schema:
 def _arrow_schema(
     schema: Schema, bound: Mapping[Path, Bound], names: Mapping[Path, pa.Schema]
 ) -> pa.Schema:
-    """Return the fields that expressions make, within structs and lists like those there are."""
+    """Return the fields of the expressions, nested in structs and lists like those of the table."""
     return pa.schema(_fields_below((), schema.fields, bound, names))
 
 
@@ -155,14 +155,14 @@ def _is_null(bound: Bound) -> bool:
     return isinstance(bound.expression, Literal) and not bound.expression.scalar.is_valid
 
 
-def _without(added: Schema, paths: Collection[Path], known: Collection[int]) -> Schema:
-    """Return the added fields without those at some paths."""
-    kept = {
+def _without(added: Schema, paths: Collection[Path], existing: Collection[int]) -> Schema:
+    """Remove the fields at paths from the added fields."""
+    remaining = {
         field.id
         for path, field in _walk((), added.fields)
-        if field.id not in known and not any(path[: len(null)] == null for null in paths)
+        if field.id not in existing and not any(path[: len(null)] == null for null in paths)
     }
-    return added.project_ids(kept)
+    return added.project_ids(remaining)
 
 
 def _walk(prefix: Path, fields: tuple[Field, ...]) -> Iterator[tuple[Path, Field]]:
@@ -173,7 +173,7 @@ def _walk(prefix: Path, fields: tuple[Field, ...]) -> Iterator[tuple[Path, Field
 
 
 def may_be_null(expression: Expression, names: pa.Schema) -> bool:
-    """Say whether a bound expression over columns of `names` may be null."""
+    """Return whether a bound expression over columns of `names` may be null."""
     match expression:
         case Literal(scalar):
             return not scalar.is_valid

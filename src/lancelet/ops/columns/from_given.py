@@ -1,11 +1,11 @@
-"""New columns that are given: a row for each live row of the table, or joined by a key.
+"""Add columns from input rows, in the order of the table or joined by a key.
 
     table  a: 1 2 3      stream   [7 8] [9]          added  b: 7 8 9
                          joined   k: 3 1 9           added  c: y null x
                                   c: x y z           on a = k
 
-Of rows that are given with the same key, the last one counts. A null key is equal to a null key.
-What is joined must fit in memory; the table is read as it is written.
+If several input rows have the same key, the last one is used. Null keys are equal to each other.
+The joined rows must fit in memory; the table is streamed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from lancelet.values import cached_property, dataclass
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Rows to be joined: their key, and the columns that are added."""
+    """The keys and the added columns of rows to join."""
 
     keys: pa.Array
     columns: pa.Table
 
     @staticmethod
     def of(stream: RowStream, key: str, table: Schema, left: str) -> Joined:
-        """Read all rows of a stream, with the types of the table and of its column `left`."""
+        """Read all rows of a stream; the keys are cast to the type of the column `left`."""
         if key not in stream.schema.names:
             raise ColumnError(f"Column {key} does not exist in the right side dataset", column=key)
         types = convertible_types(table)
@@ -52,11 +52,11 @@ class Joined:
         keys = rows.column(key).combine_chunks()
         return Joined(keys, rows.drop_columns([key]))
 
-    def places(self, keys: pa.Array) -> pa.Array:
-        """Return for each key the row that has it, or null."""
+    def row_indices(self, keys: pa.Array) -> pa.Array:
+        """Return the row index of each key, or null if no row has it."""
         last = len(self.keys) - 1
         try:
-            # Looking a key up finds the first row that has it, so the rows are turned round.
+            # `index_in` finds the first match; reversing the rows finds the last.
             found = pc.index_in(keys, value_set=self._reversed)
         except pa.ArrowNotImplementedError as error:
             raise ColumnError(
@@ -69,8 +69,8 @@ class Joined:
         return take_rows(self.keys, np.arange(len(self.keys))[::-1])
 
     def values(self, keys: pa.Array) -> pa.RecordBatch:
-        """Return a row of the added columns for each key, null where no row has it."""
-        found = take_from_table(self.columns, self.places(keys)).combine_chunks()
+        """Return the added columns for each key, with nulls for missing keys."""
+        found = take_from_table(self.columns, self.row_indices(keys)).combine_chunks()
         if not found.num_rows:
             return pa.RecordBatch.from_pylist([], schema=self.columns.schema)
         (batch,) = found.to_batches()
@@ -78,7 +78,7 @@ class Joined:
 
 
 def plan_join(snapshot: Snapshot, left: str, joined: Joined) -> ColumnPlan:
-    """Return how columns that are joined on `left` are added to a version."""
+    """Plan the addition of columns that are joined on `left`."""
     clash = next(
         (name for name in joined.columns.schema.names if name in snapshot.schema.names), None
     )
@@ -100,7 +100,7 @@ def plan_join(snapshot: Snapshot, left: str, joined: Joined) -> ColumnPlan:
 
 
 def key_projection(schema: Schema, left: str, key_type: pa.DataType) -> Projection:
-    """Return the projection that reads the column that rows are joined on."""
+    """Return the projection that reads the join column."""
     if left not in schema.names and left not in ROW_FIELDS:
         raise ColumnError(f"Column {left} does not exist in the left side dataset", column=left)
     projection = project(schema, (left,))
@@ -124,7 +124,7 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plan_rows(snapshot: Snapshot, source: Rows) -> ColumnPlan:
-    """Return how the columns of a stream are added to a version."""
+    """Plan the addition of the columns of a stream."""
     supply = RowSupply(source.stream.batches, source.stream.schema.names)
     grown = grown_schema(snapshot, source.stream.schema)
     guides = guides_of(snapshot.schema, grown.added)

@@ -1,12 +1,12 @@
-"""Carrying out a plan: files for every fragment, then one commit that adds them all.
+"""Run a column plan: write a file for every fragment, and add them in one commit.
 
     read version 5   fragments 0, 1       files for 0 and 1
-    6                others appended 2    the commit is refused
-    again from 6     fragments 0, 1, 2    a file for 2 alone
+    6                another writer appends 2   the commit conflicts
+    retry from 6     fragments 0, 1, 2    only a file for 2
 
-A file serves as long as its fragment has the same files otherwise; that rows were deleted
-meanwhile does not matter, as every file has the deleted rows too. What was written for a commit
-that is given up is deleted again, unless a checkpoint is to find it.
+A file can be reused while the other files of its fragment are unchanged. Concurrent deletions do
+not matter, since files include deleted rows. The files of a failed commit are deleted, except for
+those in a checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lancelet.format.schema import Schema
 from lancelet.io.store import Store
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.plan import ColumnPlan
-from lancelet.ops.columns.rows import spread
+from lancelet.ops.columns.rows import expand
 from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.progress import counted
 from lancelet.ops.publish import CommitProperties, Retries, publish, with_retries
@@ -39,39 +39,39 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _TINY_BYTES: Final = 256 * 1024
-_AT_ONCE: Final = 4
-_AT_ONCE_REMOTE: Final = 16
-"""Fragments that are worked on at a time; each needs the memory of a few batches."""
+_CONCURRENT_FRAGMENTS: Final = 4
+_CONCURRENT_FRAGMENTS_REMOTE: Final = 16
+"""The number of concurrent fragments; each needs memory for a few batches."""
 
 Planner = Callable[[Snapshot], ColumnPlan]
 
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """How a change is committed, and what is said of it."""
+    """The commit options and description of a change."""
 
     retries: Retries = field(default_factory=Retries)
     options: CommitOptions = field(default_factory=CommitOptions)
-    remarks: CommitProperties = field(default_factory=CommitProperties)
+    properties: CommitProperties = field(default_factory=CommitProperties)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written for a fragment as it was then."""
+    """A file, with the state of the fragment that it was written for."""
 
     fragment: Fragment
     file: DataFile
 
     def serves(self, fragment: Fragment) -> bool:
-        """Whether the file fits the fragment as it is now."""
+        """Return whether the file can be added to the current fragment."""
         return self.fragment.files == fragment.files
 
 
 class ColumnJob:
-    """The files that one change of columns has written so far, over all its attempts."""
+    """The files that a change of columns has written in all commit attempts."""
 
     def __init__(self, store: Store, planner: Planner) -> None:
-        """Do what `planner` says for the version that is the latest then."""
+        """Create a job; `planner` is called with the latest version in each attempt."""
         self._store = store
         self._lazy = store.with_deferred_sync()
         self._planner = planner
@@ -80,19 +80,19 @@ class ColumnJob:
         self._written: dict[int, Written] = {}
 
     def commit(self, snapshot: Snapshot, committing: Committing) -> Snapshot:
-        """Write the files and commit them, again where others were first."""
+        """Write the files and commit them, retrying after conflicts."""
         options = replace(committing.options, sync=self._lazy.flush)
         try:
             published = with_retries(
                 snapshot,
                 lambda current: publish(
-                    current, self.operation(current), options, committing.remarks
+                    current, self.operation(current), options, committing.properties
                 ),
                 committing.retries,
                 can_redo=self._can_redo,
             )
         except (CommitConflictError, CommitContentionError):
-            # These say that nothing was published. After other errors something may have been.
+            # After these errors nothing was published; after others the commit may have succeeded.
             self._discard(self._written)
             raise
         if self._plan is not None and self._plan.checkpoint is not None:
@@ -100,7 +100,7 @@ class ColumnJob:
         return published
 
     def operation(self, snapshot: Snapshot) -> Merge:
-        """Write the files that a version lacks, and return what adds them to it."""
+        """Write the missing files, and return the operation that adds all of them."""
         plan = self._planned(snapshot)
         fragments = list(snapshot.fragments)
         self._complete(plan, snapshot, fragments)
@@ -109,7 +109,7 @@ class ColumnJob:
         return Merge(tuple(changed), plan.schema, plan.keeps_nullability)
 
     def one_fragment(self, snapshot: Snapshot, fragment: Fragment) -> tuple[Fragment, Schema]:
-        """Write the file of one fragment, and return it with that and the schema to commit."""
+        """Write the file of one fragment; return the fragment and schema to commit."""
         check_table_exists(snapshot)
         plan = self._planned(snapshot)
         self._complete(plan, snapshot, [fragment])
@@ -140,9 +140,9 @@ class ColumnJob:
         return written is not None and written.serves(fragment)
 
     def _complete(self, plan: ColumnPlan, snapshot: Snapshot, fragments: list[Fragment]) -> None:
-        """Write the files that fragments lack; leave none behind if that fails."""
+        """Write the missing files of fragments; delete them on failure."""
         missing = [fragment for fragment in fragments if not self._serves(fragment)]
-        if plan.checkpoint is None:  # which may say that files are there only once they surely are
+        if plan.checkpoint is None:  # checkpoints must only list flushed files
             snapshot = snapshot.with_location(replace(snapshot.location, store=self._lazy))
         try:
             if plan.stored.fields:
@@ -161,8 +161,8 @@ class ColumnJob:
             for fragment in counted("write columns", fragments, len(fragments)):
                 task(fragment)
             return
-        # Writing a file ends with waiting for the disk or the network, which others can use.
-        window = _AT_ONCE_REMOTE if waits else _AT_ONCE
+        # Finishing a file waits for I/O, which overlaps with the work on other fragments.
+        window = _CONCURRENT_FRAGMENTS_REMOTE if waits else _CONCURRENT_FRAGMENTS
         written = map_ordered(task, fragments, waits=True, window=window)
         for _ in counted("write columns", written, len(fragments)):
             pass
@@ -170,9 +170,9 @@ class ColumnJob:
     def _write_fragment(self, plan: ColumnPlan, snapshot: Snapshot, fragment: Fragment) -> None:
         if not snapshot.live_rows(fragment):
             return
-        file = _kept_file(plan, snapshot, fragment)
+        file = _checkpointed_file(plan, snapshot, fragment)
         if file is None:
-            values = spread(
+            values = expand(
                 snapshot, fragment, plan.stored, plan.guides, plan.values(snapshot, fragment)
             )
             file = write_column_file(snapshot, fragment, plan.stored, values)
@@ -181,7 +181,7 @@ class ColumnJob:
         self._written[fragment.id] = Written(fragment, file)
 
     def _discard(self, written: Mapping[int, Written]) -> None:
-        """Delete files that no version will have, as far as the store lets us."""
+        """Delete unused files, ignoring storage errors."""
         if self._plan is not None and self._plan.checkpoint is not None:
             return
         for fragment_id, each in list(written.items()):
@@ -193,12 +193,12 @@ class ColumnJob:
 
 
 def _is_tiny(fragment: Fragment) -> bool:
-    """Say whether handing a fragment to a thread takes longer than reading it."""
+    """Return whether reading a fragment is cheaper than starting a thread."""
     return sum(file.size_bytes or _TINY_BYTES for file in fragment.files) < _TINY_BYTES
 
 
 def report_merge(snapshot: Snapshot, planner: Planner) -> ChangeReport:
-    """Return what a plan would do to a version, having done it without keeping anything."""
+    """Return the effect of a plan, using a store that discards writes."""
     dry_run = DryRun.of(snapshot)
     job = ColumnJob(dry_run.snapshot.location.store, planner)
     operation = job.operation(dry_run.snapshot)
@@ -206,17 +206,17 @@ def report_merge(snapshot: Snapshot, planner: Planner) -> ChangeReport:
 
 
 def _entry(fragment: Fragment, file: DataFile) -> str:
-    """Return what a checkpoint keeps of a fragment: its files, and the new one."""
+    """Return the checkpoint entry of a fragment: its files and the new file."""
     files = [data_file_to_json(each) for each in fragment.files]
     return json.dumps({"files": files, "new": data_file_to_json(file)})
 
 
-def _kept_file(plan: ColumnPlan, snapshot: Snapshot, fragment: Fragment) -> DataFile | None:
-    """Return the file that an earlier run wrote for a fragment, if it still serves."""
-    kept = None if plan.checkpoint is None else plan.checkpoint.get_fragment(fragment.id)
-    if kept is None:
+def _checkpointed_file(plan: ColumnPlan, snapshot: Snapshot, fragment: Fragment) -> DataFile | None:
+    """Return the file in the checkpoint for a fragment, if it can be reused."""
+    saved = None if plan.checkpoint is None else plan.checkpoint.get_fragment(fragment.id)
+    if saved is None:
         return None
-    entry = json.loads(kept)
+    entry = json.loads(saved)
     file = data_file_from_json(entry["new"])
     is_same = entry["files"] == [data_file_to_json(each) for each in fragment.files]
     if not is_same or not set(file.fields) <= {field.id for field in plan.stored.walk()}:

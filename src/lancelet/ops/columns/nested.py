@@ -1,11 +1,11 @@
-"""Values for new fields within structs that are there, also within lists of structs.
+"""Values of new fields in existing structs, also in lists of structs.
 
-    there    s  {x: 1}   null     {x: 3}        l  [{u: 1}, {u: 2}]   []   null
-    given    s  {w: 7}   {w: 8}   null          l  [{v: 5}, {v: 6}]   []   []
+    existing s  {x: 1}   null     {x: 3}        l  [{u: 1}, {u: 2}]   []   null
+    input    s  {w: 7}   {w: 8}   null          l  [{v: 5}, {v: 6}]   []   []
     written  s  {w: 7}   null     {w: null}     l  [{v: 5}, {v: 6}]   []   null
 
-What is null or how long a list is, is said by the values that are there; what is given for a
-struct that is null is lost. Lists of another length are refused.
+The existing values determine validity and list lengths. Values for null structs are discarded, and
+lists with different lengths are rejected.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ import pyarrow.compute as pc
 from lancelet.errors import InternalError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
+from lancelet.ops.columns.expand import with_items
 from lancelet.ops.columns.fields import ColumnError
-from lancelet.ops.columns.spreading import with_items
 from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import Expression
 from lancelet.values import dataclass
 
 
 class Given(Protocol):
-    """Values that a caller gave for a field, or for fields within it."""
+    """Input values of a field or of its child fields."""
 
     def child(self, name: str) -> Given:
-        """Return what was given for a field of the struct."""
+        """Return the input of a child field."""
 
     def items(self, present: pa.Array, name: str) -> Given:
-        """Return what was given for the items, called `name`, of the lists in `present`."""
+        """Return the input of the items, named `name`, of the lists in `present`."""
 
     def array(self) -> pa.Array:
-        """Return the values themselves."""
+        """Return the input as an array."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenArray:
-    """Values given as an array of the same structure."""
+    """Input given as an array with the structure of the field."""
 
     values: pa.Array
     path: str
 
     def child(self, name: str) -> GivenArray:
-        """Return the values of a field; they are null where the struct is."""
-        place = self.values.type.get_field_index(name)
-        return GivenArray(self.values.flatten()[place], f"{self.path}.{name}")
+        """Return the values of a child field, null for null structs."""
+        index = self.values.type.get_field_index(name)
+        return GivenArray(self.values.flatten()[index], f"{self.path}.{name}")
 
     def items(self, present: pa.Array, name: str) -> GivenArray:
-        """Return the items, if the lists are as long as those that are there."""
+        """Return the items; raise if the list lengths differ from those in `present`."""
         expected = pc.fill_null(pc.list_value_length(present), 0)
         found = pc.fill_null(pc.list_value_length(self.values), 0)
         if not found.cast(pa.int64()).equals(expected.cast(pa.int64())):
@@ -68,7 +68,7 @@ class GivenArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenRows:
-    """Values given as a batch of columns."""
+    """Input given as a record batch."""
 
     rows: pa.RecordBatch
 
@@ -77,30 +77,30 @@ class GivenRows:
         return GivenArray(self.rows.column(name), name)
 
     def items(self, present: pa.Array, name: str) -> Given:
-        """Refuse: rows are no lists."""
+        """Raise, since rows are not lists."""
         raise InternalError("rows of a table have no items", rows=len(present), name=name)
 
     def array(self) -> pa.Array:
-        """Return the rows as structs."""
+        """Return the rows as a struct array."""
         return self.rows.to_struct_array()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenExpressions:
-    """Values given as expressions by path; within a list they name the fields of its items."""
+    """Input given as expressions by path; in lists they refer to fields of the items."""
 
     expressions: Mapping[tuple[str, ...], Expression]
     rows: pa.RecordBatch
     path: tuple[str, ...] = ()
 
     def child(self, name: str) -> GivenExpressions:
-        """Return the expressions below a field; they are computed from the same rows."""
+        """Return the expressions for descendants of a field, evaluated on the same rows."""
         return GivenExpressions(self.expressions, self.rows, (*self.path, name))
 
     def items(self, present: pa.Array, name: str) -> GivenExpressions:
-        """Return the expressions below the items, whose fields are the columns they name."""
+        """Return the expressions for the items, evaluated on the fields of the items."""
         items = pc.list_flatten(present)
-        fields = pa.schema([items.type.field(place) for place in range(items.type.num_fields)])
+        fields = pa.schema([items.type.field(index) for index in range(items.type.num_fields)])
         rows = pa.RecordBatch.from_arrays(items.flatten(), schema=fields)
         return GivenExpressions(self.expressions, rows, (*self.path, name))
 
@@ -110,9 +110,9 @@ class GivenExpressions:
 
 
 def values_for(field: Field, present: pa.Array | None, given: Given) -> pa.Array:
-    """Return values of the new parts of a field, in the shape of the values that are there.
+    """Return the values of new fields, with the validity and list lengths of existing values.
 
-    `field` has only the new parts; `present` is None if all of it is new.
+    `field` contains only new descendants; `present` is None if the field itself is new.
     """
     if present is None:
         return given.array()
@@ -126,8 +126,8 @@ def values_for(field: Field, present: pa.Array | None, given: Given) -> pa.Array
 def _struct(field: Field, present: pa.StructArray, given: Given) -> pa.StructArray:
     children, fields = [], []
     for child in field.children:
-        place = present.type.get_field_index(child.name)
-        inner = None if place < 0 else present.field(place)
+        index = present.type.get_field_index(child.name)
+        inner = None if index < 0 else present.field(index)
         values = values_for(child, inner, given.child(child.name))
         children.append(values)
         fields.append(pa.field(child.name, values.type, child.nullable))

@@ -1,10 +1,10 @@
-"""What a change of columns does: the schema it leads to, and what it writes for each fragment.
+"""Plans of column changes: the new schema, and the values to write for each fragment.
 
     {"b": "a + 1"}    schema   a, b
                       writes   b, for every fragment
 
-A plan is made for one version. Another commit in between makes another plan, and where that
-writes the same columns of the same rows, the files that are written already still serve.
+A plan is valid for one version. After a conflicting commit a new plan is made, which reuses files
+with the same columns and rows.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 Values = Callable[[Snapshot, Fragment], Iterator[pa.RecordBatch]]
-"""Yields values of the stored fields for the live rows of a fragment."""
+"""Yields the values of stored fields for the live rows of a fragment."""
 
 
 def no_values(snapshot: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-    """Yield nothing, for plans that write nothing."""
+    """Yield no batches, for plans that only change the schema."""
     del snapshot, fragment
     return iter(())
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnPlan:
-    """A change of columns, worked out for one version.
+    """A change of the columns of one version.
 
     Attributes:
-        schema: The schema of the table afterwards.
-        stored: The fields of the files to be written; without any, nothing is.
-        values: What to write.
-        guides: The columns of the table within which stored fields are.
-        keeps_nullability: Whether rows that others add meanwhile are sure to fit.
-        is_repeatable: Whether values of more fragments can be had later.
-        is_sequential: Whether fragments must be worked on in order, one at a time.
-        check_ended: Called when all fragments have their values.
-        checkpoint: Where to keep what is done.
+        schema: The new schema of the table.
+        stored: The fields of the new files; if empty, no files are written.
+        values: Returns the values of a fragment.
+        guides: The existing columns that contain stored fields.
+        keeps_nullability: Whether concurrently appended rows remain valid.
+        is_repeatable: Whether values can be computed again for additional fragments.
+        is_sequential: Whether fragments must be processed in order, one at a time.
+        check_ended: Called after the values of all fragments are written.
+        checkpoint: The checkpoint for completed work.
     """
 
     schema: Schema
@@ -63,12 +63,12 @@ class ColumnPlan:
     keeps_nullability: bool = True
     is_repeatable: bool = True
     is_sequential: bool = False
-    check_ended: Callable[[], None] = _nothing
+    check_ended: Callable[[], None] = _do_nothing
     checkpoint: BatchUDFCheckpoint | None = None
 
 
 def grown_schema(snapshot: Snapshot, new: pa.Schema) -> Grown:
-    """Return the schema of a version after columns were added."""
+    """Return the schema of a version with added columns."""
     return grow(
         snapshot.schema,
         new,
@@ -78,26 +78,26 @@ def grown_schema(snapshot: Snapshot, new: pa.Schema) -> Grown:
 
 
 def guides_of(schema: Schema, added: Schema) -> tuple[Field, ...]:
-    """Return the columns of a table within which fields are added.
+    """Return the existing columns that contain added fields.
 
-    Their values say which of the structs are null, and how long the lists are.
+    Their values determine the validity of structs and the lengths of lists.
     """
     present = {field.name: field for field in schema.fields}
     return tuple(present[field.name] for field in added.fields if field.name in present)
 
 
 def plain_projection(fields: Sequence[Field], row_columns: Sequence[str] = ()) -> Projection:
-    """Return the projection that reads fields as they are."""
+    """Return the projection that reads fields without expressions."""
     columns = tuple(OutputColumn(scan_field(field), Column((field.name,))) for field in fields)
     return Projection(columns, tuple(fields), tuple(row_columns))
 
 
 def shaped(added: Schema, present: pa.RecordBatch, given: Given) -> pa.RecordBatch:
-    """Return values of the added fields, in the shape of the rows that are there."""
+    """Return the added fields, with the validity and list lengths of existing rows."""
     arrays, fields = [], []
     for field in added.fields:
-        place = present.schema.get_field_index(field.name)
-        inner = None if place < 0 else present.column(place)
+        index = present.schema.get_field_index(field.name)
+        inner = None if index < 0 else present.column(index)
         values = values_for(field, inner, given.child(field.name))
         arrays.append(values)
         fields.append(pa.field(field.name, values.type))

@@ -1,10 +1,10 @@
-"""Putting other values in place of columns of some fragments, as one commit.
+"""Replace the values of columns in some fragments, in one commit.
 
     fragment 3   a.lance [0, 1]
-    replace b    a.lance [0, -2]   b.lance [1]       all of b in fragment 3, and nothing else
+    replace b    a.lance [0, -2]   b.lance [1]       replaces b in fragment 3 only
 
-Rows are not moved and no schema changes, so commits that touch other fragments or other columns
-do not conflict with it.
+Rows and schema do not change, so that concurrent changes to other fragments or columns do not
+conflict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.fields import ColumnError, find_chain
 from lancelet.ops.columns.job import Committing
-from lancelet.ops.columns.rows import RowSupply, spread
+from lancelet.ops.columns.rows import RowSupply, expand
 from lancelet.ops.publish import publish
 from lancelet.ops.rows import RowStream
 from lancelet.table.snapshot import Snapshot
@@ -31,25 +31,26 @@ def replace_columns(
     values: Mapping[int, RowStream],
     committing: Committing | None = None,
 ) -> Snapshot:
-    """Replace columns of the fragments that `values` names, one row for each of their live rows.
+    """Replace columns of the fragments in `values`, with one row for each live row.
 
     Raises:
-        CommitConflictError: Others moved rows of these fragments, or replaced the same columns.
+        CommitConflictError: A concurrent commit moved rows of these fragments, or replaced the
+            same columns.
     """
     how = committing or Committing()
     operation = write_replacements(snapshot, columns, values)
-    return publish(snapshot, operation, how.options, how.remarks)
+    return publish(snapshot, operation, how.options, how.properties)
 
 
 def write_replacements(
     snapshot: Snapshot, columns: Sequence[str], values: Mapping[int, RowStream]
 ) -> DataReplacement:
-    """Write the values of columns for some fragments, and return what puts them in place."""
+    """Write the values of columns, and return the operation that replaces them."""
     for path in columns:
         if len(find_chain(snapshot.schema, path)) > 1:
             raise ColumnError("columns are replaced as a whole; name the top-level one", path=path)
-    wanted = set(columns)
-    fields = tuple(field for field in snapshot.schema.fields if field.name in wanted)
+    names = set(columns)
+    fields = tuple(field for field in snapshot.schema.fields if field.name in names)
     stored = Schema(fields, snapshot.schema.metadata)
     groups = [
         DataReplacementGroup(
@@ -71,5 +72,5 @@ def _rows(
     if missing:
         raise ColumnError("there are no values for a column", columns=missing)
     supply = RowSupply(stream.batches, stream.schema.names)
-    yield from spread(snapshot, fragment, stored, (), supply.take(snapshot.live_rows(fragment)))
+    yield from expand(snapshot, fragment, stored, (), supply.take(snapshot.live_rows(fragment)))
     supply.check_ended()

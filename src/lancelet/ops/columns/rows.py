@@ -1,13 +1,13 @@
-"""Rows of a fragment on their way through a computation: live ones in, all rows out.
+"""Compute columns from the live rows of a fragment, and extend the results to all rows.
 
     offsets   0 1 2 3 4       1 and 4 are deleted
-    read      0 . 2 3 .       what a function sees: three rows
-    values    a   b c         what it returns for them
-    written   a a b c c       what the file has
+    read      0 . 2 3 .       the three input rows of a function
+    values    a   b c         the result of the function
+    written   a a b c c       the values in the file
 
-Deleted rows are never computed, as their values may be what a computation cannot take.
+Deleted rows are not passed to functions, since their values may be invalid.
 
-Rows of a stream, handed out in the amounts that are asked for.
+`RowSupply` divides a stream into batches of requested sizes:
 
 stream   [1 2] [3 4 5]
 take 3   [1 2] [3]
@@ -27,8 +27,8 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
+from lancelet.ops.columns.expand import expand_field, expand_rows
 from lancelet.ops.columns.fields import ColumnError, ColumnSourceError
-from lancelet.ops.columns.spreading import spread_field, spread_rows
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
 from lancelet.query.nodes.source import FragmentSource
@@ -44,7 +44,7 @@ _LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
 def read_live(
     snapshot: Snapshot, fragment: Fragment, projection: Projection, batch_size: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of a fragment; with a batch size, all batches but the last have it."""
+    """Yield the live rows of a fragment; all batches but the last have `batch_size` rows if set."""
     options = ScanOptions(
         columns=(),
         fragments=(int(fragment.id),),
@@ -54,16 +54,16 @@ def read_live(
     return execute(ScanPlan(snapshot, options, projection, ex.TRUE, ()))
 
 
-def spread(
+def expand(
     snapshot: Snapshot,
     fragment: Fragment,
     stored: Schema,
     guides: Sequence[Field],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield values of the live rows of a fragment as values of all its rows.
+    """Extend the values of live rows to all rows of a fragment.
 
-    `guides` are the columns of the table within which fields of `stored` are.
+    `guides` are the existing columns that contain fields of `stored`.
     """
     deleted = snapshot.deletions(fragment)
     if not deleted:
@@ -79,15 +79,15 @@ def spread(
 def _repeating(
     batches: Iterable[pa.RecordBatch], deleted: DeletionVector, num_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield each batch with the deleted rows behind its rows, the first also those before."""
+    """Add to each batch the deleted rows after its rows, and to the first also leading ones."""
     gone = deleted.to_array().astype(np.int64)
     live_before = gone - np.arange(len(gone))
     done, start = 0, 0
     for batch in batches:
         done += batch.num_rows
-        # The next live row is behind those that are done and the deleted ones among them.
+        # Rows up to the next live row are complete.
         stop = min(done + int(np.searchsorted(live_before, done, side="right")), num_rows)
-        yield spread_rows(batch, deleted.live_within(start, stop))
+        yield expand_rows(batch, deleted.live_within(start, stop))
         start = stop
 
 
@@ -103,24 +103,24 @@ def _in_shape(
         start += present.num_rows
         values = supply.take_batch(int(mask.sum()))
         arrays = [
-            spread_field(field, values.column(field.name), _column(present, field.name), mask)
+            expand_field(field, values.column(field.name), _column(present, field.name), mask)
             for field in stored.fields
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(stored.names))
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    place = batch.schema.get_field_index(name)
-    return None if place < 0 else batch.column(place)
+    index = batch.schema.get_field_index(name)
+    return None if index < 0 else batch.column(index)
 
 
 class RowSupply:
-    """Hands out the rows of a stream in order."""
+    """A stream of rows from which callers take any number of rows in order."""
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None
     ) -> None:
-        """Hand out the rows of `batches`, which have columns of these names if any are given."""
+        """Create a supply; `names` are the expected column names, if given."""
         self._names = None if names is None else tuple(names)
         self._batches = batches
         self._rest: pa.RecordBatch | None = None
@@ -149,12 +149,12 @@ class RowSupply:
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
     def check_ended(self) -> None:
-        """Raise if there are more rows than were asked for."""
+        """Raise if the stream has remaining rows."""
         if self._rest is not None or self._next() is not None:
             raise ColumnError("Stream produced more values than expected for dataset")
 
     def _peek(self) -> pa.RecordBatch:
-        """Return some batch of the stream, without taking rows from it."""
+        """Return the current batch without consuming its rows."""
         if self._rest is None:
             self._rest = self._next()
         batch = self._last if self._rest is None else self._rest

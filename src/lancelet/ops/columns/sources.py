@@ -1,9 +1,9 @@
-"""Where the values of new columns come from.
+"""Sources of the values of new columns.
 
-Expressions   {"b": "a + 1"}              computed from the columns there are
+Expressions   {"b": "a + 1"}              computed from existing columns
 Function      a function over batches     called with the live rows, batch by batch
 Rows          a stream of batches         one row for each live row, in the order of the table
-Nulls         a schema                    null in every row, so that nothing is written
+Nulls         a schema                    null in every row; no files are written
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lancelet.query.compile import ExpressionLike
 from lancelet.values import dataclass
 
 BATCH_ROWS = 8192
-"""The rows that a function is given at a time, unless the caller says."""
+"""The default number of rows per function call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Columns that are computed from others; names with dots go into structs that are there."""
+    """Columns computed from others; names with dots are fields of existing structs."""
 
     columns: Mapping[str, ExpressionLike]
     batch_size: int | None = None
@@ -32,7 +32,7 @@ class Expressions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """Columns that a function returns, given batches of the columns it reads (None is all)."""
+    """Columns computed by a function from batches of the columns `reads` (None means all)."""
 
     call: Callable[[pa.RecordBatch], pa.RecordBatch]
     schema: pa.Schema
@@ -43,14 +43,14 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Columns that are there already, row by row as the table has its live rows."""
+    """Columns given as rows, in the order of the live rows of the table."""
 
     stream: RowStream
 
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """Columns without any value."""
+    """Columns that are null in all rows."""
 
     schema: pa.Schema
 

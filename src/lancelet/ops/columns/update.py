@@ -1,10 +1,10 @@
-"""New values for columns of one fragment, for the rows that are found by a key.
+"""Update columns of one fragment for the rows that match a key.
 
-    fragment   a: 1 2 3   b: x y z        given  a: 2, b: new
-    written    b: x new z                 a file that takes b over
+    fragment   a: 1 2 3   b: x y z        input  a: 2, b: new
+    written    b: x new z                 a new file, which replaces b
     changed    row 1, field b
 
-That is a part of a commit that somebody else makes: an update that rewrites columns.
+The caller commits the result as part of an update that rewrites columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpdatedColumns:
-    """A fragment with new values, the fields that have them, and the rows that do."""
+    """The updated fragment, with the updated fields and rows."""
 
     fragment: Fragment
     field_ids: tuple[int, ...]
@@ -47,7 +47,7 @@ class UpdatedColumns:
 def update_fragment_columns(
     snapshot: Snapshot, fragment: Fragment, left: str, joined: Joined
 ) -> UpdatedColumns:
-    """Write new values for the rows of a fragment whose keys are among those given."""
+    """Write new values for the rows of a fragment that match an input key."""
     check_table_exists(snapshot)
     stored = _updated_fields(snapshot.schema, joined.columns.schema)
     projection = key_projection(snapshot.schema, left, joined.keys.type)
@@ -59,11 +59,11 @@ def update_fragment_columns(
 
 
 def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
-    known = {field.name: field for field in schema.fields}
+    fields_by_name = {field.name: field for field in schema.fields}
     if not given.names:
         raise ColumnError("there is no column to update except the key")
     for own in given:
-        field = known.get(own.name)
+        field = fields_by_name.get(own.name)
         if own.name in ROW_FIELDS:
             raise ColumnError(
                 f"{own.name} is a metadata column, which cannot be updated", column=own.name
@@ -92,26 +92,26 @@ def _merged(
     joined: Joined,
     changed: list[Int64s],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the values after the update, also of deleted rows, which are not looked up."""
+    """Yield the updated values of all rows; deleted rows are not matched."""
     source = FragmentSource(snapshot, fragment, with_deleted=True)
     deleted = snapshot.deletions(fragment)
     everything = RowRange(0, source.num_rows)
     start = 0
     given = {field.name: _given(snapshot, joined.columns, field) for field in stored.fields}
-    wanted: Sequence[Field] = (*projection.fields, *stored.fields)
-    for batch in source.reader.iter_batches(tuple(dict.fromkeys(wanted)), everything):
+    fields: Sequence[Field] = (*projection.fields, *stored.fields)
+    for batch in source.reader.iter_batches(tuple(dict.fromkeys(fields)), everything):
         rows = RowRange(start, start + batch.num_rows)
         start = rows.stop
         keys = _keys(source, projection, batch, rows)
-        places = joined.places(keys)
-        found = np.asarray(pc.is_valid(places)) & deleted.live_within(rows.start, rows.stop)
+        indices = joined.row_indices(keys)
+        found = np.asarray(pc.is_valid(indices)) & deleted.live_within(rows.start, rows.stop)
         changed.append(np.flatnonzero(found) + rows.start)
         addresses = source.addresses(np.arange(rows.start, rows.stop))
         arrays = [
             _replaced(
                 blob_values(snapshot, field, batch.column(field.name), addresses),
                 given[field.name],
-                places,
+                indices,
                 found,
             )
             for field in stored.fields
@@ -120,7 +120,7 @@ def _merged(
 
 
 def _given(snapshot: Snapshot, columns: pa.Table, field: Field) -> pa.ChunkedArray:
-    """Return new values in the form in which they are written."""
+    """Convert new values to the type of the field in data files."""
     whole = columns.select([field.name]).combine_chunks()
     policy = BlobPolicy(
         tuple(snapshot.manifest.bases.values()),
@@ -143,10 +143,10 @@ def _keys(
 
 
 def _replaced(
-    before: pa.Array, given: pa.ChunkedArray, places: pa.Array, found: np.ndarray
+    before: pa.Array, given: pa.ChunkedArray, indices: pa.Array, found: np.ndarray
 ) -> pa.Array:
-    """Return values before, with those that were given in the rows that were found."""
-    rows = take_from_table(pa.table({"given": given}), places.filter(pa.array(found)))
+    """Replace the values of the matching rows."""
+    rows = take_from_table(pa.table({"given": given}), indices.filter(pa.array(found)))
     new = rows["given"].combine_chunks()
     chosen = np.arange(len(before))
     chosen[found] = len(before) + np.arange(len(new))

@@ -92,8 +92,8 @@ def _near_pairs(machine_words: npt.NDArray[np.uint64], bits_max: int) -> Iterato
         differing = block[:, None, :] ^ machine_words[None, start:, :]
         counts = np.bitwise_count(differing).sum(axis=2, dtype=np.int64)
         left, right = np.nonzero(counts <= bits_max)
-        is_once = right > left
-        yield left[is_once] + start, right[is_once] + start
+        is_ordered = right > left
+        yield left[is_ordered] + start, right[is_ordered] + start
 
 
 def build_clusters(numbers: UInt64s, pairs: Iterable[Pairs]) -> pa.RecordBatchReader:

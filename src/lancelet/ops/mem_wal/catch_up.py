@@ -60,7 +60,7 @@ def with_catch_up(read: MergedRead, field_ids: Collection[int] = ()) -> MergedRe
         shard: min(state.caught_up.get(name, {}).get(shard, 0) for name in names)
         for shard in state.compacted
     }
-    if caught_up == state.compacted or not _has_gap(read, state.compacted, caught_up):
+    if caught_up == state.compacted or not _has_unindexed_tables(read, state.compacted, caught_up):
         return read
     covered: list[set[int]] = [
         {
@@ -72,7 +72,7 @@ def with_catch_up(read: MergedRead, field_ids: Collection[int] = ()) -> MergedRe
         for name in names
     ]
     lacking = set(read.base.fragments.ids.tolist()) - covered[0].intersection(*covered)
-    if not lacking or not _is_of_gap(read.base, lacking, caught_up):
+    if not lacking or not _contains_only_merges(read.base, lacking, caught_up):
         return read
     return replace(read, caught_up=caught_up)
 
@@ -90,7 +90,7 @@ def _filtered_fields(read: MergedRead) -> set[int]:
     }
 
 
-def _has_gap(
+def _has_unindexed_tables(
     read: MergedRead, compacted: Mapping[uuid.UUID, int], caught_up: Mapping[uuid.UUID, int]
 ) -> bool:
     """Return whether the flushed tables of all merged but unindexed generations exist."""
@@ -103,7 +103,9 @@ def _has_gap(
     return True
 
 
-def _is_of_gap(base: Snapshot, lacking: set[int], caught_up: Mapping[uuid.UUID, int]) -> bool:
+def _contains_only_merges(
+    base: Snapshot, lacking: set[int], caught_up: Mapping[uuid.UUID, int]
+) -> bool:
     """Return whether unindexed fragments contain only rows of merges, and are unchanged since."""
     version, left = base, set(lacking)
     for _ in range(_VERSIONS_MAX):

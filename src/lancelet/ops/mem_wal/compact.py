@@ -38,7 +38,7 @@ from lancelet.table.apply.mem_wal import StaleCompactionError, check_generations
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
-_ONCE: Final = Retries(max_retries=0)
+_NO_RETRIES: Final = Retries(max_retries=0)
 """Conflicts are not retried by the commit, because the flushed table must be read again."""
 
 
@@ -76,12 +76,12 @@ def report_compaction(snapshot: Snapshot) -> ChangeReport:
             if _is_merged(current, shard, table):
                 continue
             live, deleted = _rows(current, shard, table)
-            mark = CompactedSsTable(shard.shard_id, table.generation)
+            merged = CompactedSsTable(shard.shard_id, table.generation)
             if not current.schema.primary_key:
-                append = partial(_append, live=live, mark=mark)
+                append = partial(_append, live=live, sstable=merged)
                 reports.append(dry_run(current, append, len(live)))
                 continue
-            merges = _merges(current, live, deleted, mark)
+            merges = _merges(current, live, deleted, merged)
             reports += [report_merge(current, stream, spec) for stream, spec in merges]
     return ChangeReport(
         "CompactMemWal",
@@ -99,8 +99,8 @@ def _merge(
         if _is_merged(latest, shard, table):
             return latest, CompactedLog()
         live, deleted = _rows(latest, shard, table)
-        mark = CompactedSsTable(shard.shard_id, table.generation)
-        return _publish(latest, live, deleted, mark), CompactedLog(1, len(live), len(deleted))
+        merged = CompactedSsTable(shard.shard_id, table.generation)
+        return _publish(latest, live, deleted, merged), CompactedLog(1, len(live), len(deleted))
 
     try:
         return with_retries(current, attempt, Retries())
@@ -123,42 +123,42 @@ def _rows(current: Snapshot, shard: ShardManifest, table: SsTable) -> tuple[pa.T
 
 
 def _publish(
-    current: Snapshot, live: pa.Table, deleted: pa.Table, mark: CompactedSsTable
+    current: Snapshot, live: pa.Table, deleted: pa.Table, sstable: CompactedSsTable
 ) -> Snapshot:
     if not current.schema.primary_key:
-        return _append(current, live, mark)
-    for stream, spec in _merges(current, live, deleted, mark):
-        merged = merge_rows(current, stream, spec, retries=_ONCE).snapshot
+        return _append(current, live, sstable)
+    for stream, spec in _merges(current, live, deleted, sstable):
+        merged = merge_rows(current, stream, spec, retries=_NO_RETRIES).snapshot
         if spec.unmerged and merged.schema.fields != current.schema.fields:
             raise CommitConflictError(
                 "the columns of the table changed while a flushed table was merged",
                 retryable=True,
-                generation=mark.generation,
-                shard=str(mark.shard_id),
+                generation=sstable.generation,
+                shard=str(sstable.shard_id),
             )
         current = merged
     return current
 
 
 def _merges(
-    current: Snapshot, live: pa.Table, deleted: pa.Table, mark: CompactedSsTable
+    current: Snapshot, live: pa.Table, deleted: pa.Table, sstable: CompactedSsTable
 ) -> Iterator[tuple[RowStream, MergeSpec]]:
     """Yield the commits that merge a flushed table: deletions, then the recorded upsert."""
     keys = tuple(field.name for field in current.schema.primary_key)
     if len(deleted):
         found = deleted.select(keys).cast(live.select(keys).schema)
-        yield _stream(found), MergeSpec(keys, matched=Matched.DELETE, unmerged=(mark,))
+        yield _stream(found), MergeSpec(keys, matched=Matched.DELETE, unmerged=(sstable,))
     yield (
         _stream(live),
-        MergeSpec(keys, matched=Matched.UPDATE, inserts=True, compacted=(mark,)),
+        MergeSpec(keys, matched=Matched.UPDATE, inserts=True, compacted=(sstable,)),
     )
 
 
-def _append(snapshot: Snapshot, live: pa.Table, mark: CompactedSsTable) -> Snapshot:
+def _append(snapshot: Snapshot, live: pa.Table, sstable: CompactedSsTable) -> Snapshot:
     """Append rows without a key, and record their generation as merged in the same commit."""
-    check_generations(snapshot.indices.indices, (mark,))
+    check_generations(snapshot.indices.indices, (sstable,))
     fragments = write_rows(snapshot, live.to_batches(), RowFiles()) if len(live) else ()
-    return publish(snapshot, Update(new_fragments=fragments, compacted_sstables=(mark,)))
+    return publish(snapshot, Update(new_fragments=fragments, compacted_sstables=(sstable,)))
 
 
 def _stream(rows: pa.Table) -> RowStream:

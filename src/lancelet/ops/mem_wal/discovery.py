@@ -90,7 +90,7 @@ def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
         return ShardsAt(details.snapshot_ts_millis, tuple(_read(file)))
 
 
-def note_shards(snapshot: Snapshot) -> Snapshot:
+def record_shards(snapshot: Snapshot) -> Snapshot:
     """Record the current shards of a table, and return the resulting version."""
     require_mem_wal(snapshot)
 

@@ -74,7 +74,7 @@ def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) ->
     """
     state = check_log(snapshot)
     begun = _Begun(snapshot.location.store, sequence, number)
-    if not begun.note():
+    if not begun.record():
         return False
     shards = list(_by_shard(rows, state, snapshot).items())
     puts = [partial(_put, snapshot, begun, *each) for each in shards]
@@ -106,7 +106,7 @@ class _Begun:
         self._folder = f"{_BEGUN}/{quote(sequence, safe='')}"
         self._number = number
 
-    def note(self) -> bool:
+    def record(self) -> bool:
         """Record the start of the batch, unless a later batch has started."""
         if not self.is_last():
             return False

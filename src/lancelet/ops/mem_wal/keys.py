@@ -26,7 +26,12 @@ _HASHED: Final = (_T.is_int32, _T.is_int64, _T.is_string, _T.is_binary)
 _TEXTS: Final = (_T.is_string, _T.is_large_string, _T.is_binary, _T.is_large_binary)
 _ORDERED: Final = (_T.is_boolean, _T.is_integer, _T.is_temporal, *_TEXTS)
 _ROW: Final = "__row"
-_WORDS: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+_SIP_CONSTANTS: Final = (
+    0x736F6D6570736575,
+    0x646F72616E646F6D,
+    0x6C7967656E657261,
+    0x7465646279746573,
+)
 _SIGN: Final = np.uint64(1 << 63)
 _NOT_NULL: Final = pa.scalar(b"\x00")
 _NULL: Final = pa.scalar(b"\x01")
@@ -87,7 +92,7 @@ def sip_hashes(texts: npt.NDArray[np.uint8]) -> UInt64s:
     padded = np.zeros((num_rows, length // 8 * 8 + 8), np.uint8)
     padded[:, :length] = texts
     padded[:, -1] = length & 0xFF
-    state = [np.full(num_rows, word, np.uint64) for word in _WORDS]
+    state = [np.full(num_rows, word, np.uint64) for word in _SIP_CONSTANTS]
     for word in padded.view("<u8").T:
         state[3] ^= word
         state = _sip_round(*state)
@@ -101,19 +106,19 @@ def sip_hashes(texts: npt.NDArray[np.uint8]) -> UInt64s:
 
 def _sip_round(v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s) -> list[UInt64s]:
     v0 = v0 + v1
-    v1 = _turn(v1, 13) ^ v0
-    v0 = _turn(v0, 32)
+    v1 = _rotate_left(v1, 13) ^ v0
+    v0 = _rotate_left(v0, 32)
     v2 = v2 + v3
-    v3 = _turn(v3, 16) ^ v2
+    v3 = _rotate_left(v3, 16) ^ v2
     v0 = v0 + v3
-    v3 = _turn(v3, 21) ^ v0
+    v3 = _rotate_left(v3, 21) ^ v0
     v2 = v2 + v1
-    v1 = _turn(v1, 17) ^ v2
-    return [v0, v1, _turn(v2, 32), v3]
+    v1 = _rotate_left(v1, 17) ^ v2
+    return [v0, v1, _rotate_left(v2, 32), v3]
 
 
-def _turn(words: UInt64s, bits: int) -> UInt64s:
-    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+def _rotate_left(values: UInt64s, bits: int) -> UInt64s:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:

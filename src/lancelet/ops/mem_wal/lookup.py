@@ -40,7 +40,9 @@ _TOP_BYTES: Final = 1 << 27
 """The maximum size of a filter; larger filters are ignored, since no writer creates them."""
 
 
-def look_up(read: MergedRead, key: pa.Table, where: str, paths: Sequence[str] | None) -> pa.Table:
+def lookup_row(
+    read: MergedRead, key: pa.Table, condition: str, paths: Sequence[str] | None
+) -> pa.Table:
     """Return columns of the row with a key, or an empty table.
 
     `key` contains one value for each key column, and `where` is a predicate that selects this key.
@@ -55,12 +57,14 @@ def look_up(read: MergedRead, key: pa.Table, where: str, paths: Sequence[str] | 
         columns = [key[name].cast(schema.field(name).type) for name in stored]
         whole = pa.Table.from_arrays(columns, stored)
     for shard, path in _newest_first(read):
-        rows = _rows_of_key(read, shard, path, whole, where)
+        rows = _rows_of_key(read, shard, path, whole, condition)
         if len(rows):
             is_gone = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
             newest = rows.slice(len(rows) - (not is_gone), 1)
             return projection.prune(newest.select(names).cast(plain))
-    rows = execute_to_table(plan_scan(read.base, ScanOptions(columns=tuple(names), filter=where)))
+    rows = execute_to_table(
+        plan_scan(read.base, ScanOptions(columns=tuple(names), filter=condition))
+    )
     return projection.prune(rows.cast(plain))
 
 
@@ -72,7 +76,7 @@ def _rows_of_key(
         return pa.table({})
     table = open_sstable(shard, path, read.base.schema)
     is_ordered = key is not None and are_ordered(key.schema)
-    offset = _last_place(table, ordered_keys(key)) if is_ordered else None
+    offset = _last_offset(table, ordered_keys(key)) if is_ordered else None
     if offset is None:
         return execute_to_table(plan_scan(table, ScanOptions(filter=where)))
     if offset == _NOWHERE:
@@ -82,15 +86,15 @@ def _rows_of_key(
     return take_addresses(table, addresses, projection_of(table, None))
 
 
-def _last_place(table: Snapshot, key: pa.Array) -> int | None:
+def _last_offset(table: Snapshot, key: pa.Array) -> int | None:
     """Return the last row offset of a key from the stored keys, or None if they do not exist."""
     folder = SegmentFolder(table.location.store, KEYS_FOLDER)
     try:
         segment = BTree().open(folder, b"")
     except ObjectNotFoundError:
         return None
-    question = IsNull() if key.null_count else OneOf(key)
-    offsets = segment.search(question).rows.listed()
+    query = IsNull() if key.null_count else OneOf(key)
+    offsets = segment.search(query).rows.listed()
     return int(offsets.max()) if len(offsets) else _NOWHERE
 
 

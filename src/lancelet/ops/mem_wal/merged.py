@@ -84,7 +84,7 @@ class FlushedRows:
     table: Snapshot
     ids: UInt64s
 
-    def asked(self, names: Sequence[str], condition: str | None) -> ScanOptions:
+    def scan_options(self, names: Sequence[str], condition: str | None) -> ScanOptions:
         """Return scan options for columns of the rows that match a filter."""
         mask = RowMask(RowSet.of(self.ids))
         return ScanOptions(columns=tuple(names), filter=condition, rows=mask, prefilter=True)
@@ -107,14 +107,14 @@ class NewestRows:
 class Projection:
     """The columns and struct fields to return, in the requested order."""
 
-    wanted: Mapping[str, Wanted]
+    selection: Mapping[str, FieldSelection]
 
     @staticmethod
     def of(schema: Schema, columns: Sequence[str] | None, keys: Sequence[str]) -> Projection:
         """Create a projection from paths of columns, followed by missing key columns."""
-        selection: dict[str, Wanted] = {}
+        selection: dict[str, FieldSelection] = {}
         for path in schema.names if columns is None else columns:
-            _want(selection, schema.fields_on_path(path))
+            _select_field(selection, schema.fields_on_path(path))
         for key in keys:
             selection.setdefault(key, {})
         return Projection(selection)
@@ -122,22 +122,22 @@ class Projection:
     @property
     def names(self) -> list[str]:
         """The columns to read."""
-        return list(self.wanted)
+        return list(self.selection)
 
     def prune(self, table: pa.Table) -> pa.Table:
         """Remove the struct fields that are not part of the projection."""
         for at, name in enumerate(table.schema.names):
-            if self.wanted.get(name):
+            if self.selection.get(name):
                 whole = table.column(at).combine_chunks()
-                table = table.set_column(at, name, _pruned(whole, self.wanted[name]))
+                table = table.set_column(at, name, _pruned(whole, self.selection[name]))
         return table
 
 
-Wanted: TypeAlias = "dict[str, Wanted]"
+FieldSelection: TypeAlias = "dict[str, FieldSelection]"
 """The selected children of a struct; empty for all children."""
 
 
-def _want(selection: dict[str, Wanted], chain: Sequence[Field]) -> None:
+def _select_field(selection: dict[str, FieldSelection], chain: Sequence[Field]) -> None:
     """Add the field at the end of a chain, unless an ancestor is already selected."""
     for field_, after in zip(chain, (*chain[1:], None), strict=True):
         if field_.name in selection and not selection[field_.name]:
@@ -148,7 +148,7 @@ def _want(selection: dict[str, Wanted], chain: Sequence[Field]) -> None:
         selection = selection.setdefault(field_.name, {})
 
 
-def _pruned(column: pa.Array, selection: Wanted) -> pa.Array:
+def _pruned(column: pa.Array, selection: FieldSelection) -> pa.Array:
     if not selection:
         return column
     if isinstance(column, pa.ChunkedArray):
@@ -301,7 +301,7 @@ def _live_rows(read: MergedRead, newest: NewestRows, names: Sequence[str]) -> li
     parts = [_numbered(plain.empty_table(), 0)]
     for each in newest.live:
         if isinstance(each, FlushedRows):
-            rows = execute_to_table(plan_scan(each.table, each.asked(names, read.filter)))
+            rows = execute_to_table(plan_scan(each.table, each.scan_options(names, read.filter)))
         else:
             rows = live_in_memory(each, read)
         parts.append(_numbered(_fitting(rows, plain), each.generation))

@@ -80,7 +80,7 @@ def _nearest_of_shard(
         shard_search = replace(
             search, use_index=is_by_index, refine_factor=search.refine_factor or _REFINED
         )
-        options = replace(rows.asked(columns, read.filter), search=shard_search)
+        options = replace(rows.scan_options(columns, read.filter), search=shard_search)
         return execute_to_table(plan_scan(rows.table, options))
     live = live_in_memory(rows, read)
     vectors = live[read.base.schema.path_of(search.field.id)].combine_chunks()

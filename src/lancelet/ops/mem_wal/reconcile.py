@@ -32,7 +32,7 @@ from lancelet.format.wire import parse_number
 TOMBSTONE: Final = "_tombstone"
 """The column that marks deleted rows in a shard."""
 _FIELD_ID: Final = b"lance:field_id"
-_MARK: Final = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+_TOMBSTONE_FIELD: Final = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
 
 
 class IrreconcilableError(SchemaMismatchError, OSError):
@@ -47,8 +47,8 @@ def stored_schema(base: Schema) -> Schema:
     if not base.primary_key:
         return base
     fields = [each if each.primary_key is not None else _nullable(each) for each in base.fields]
-    mark = Field.from_arrow(_MARK, iter([base.max_field_id + 1]))
-    return replace(base, fields=(*fields, mark))
+    tombstone = Field.from_arrow(_TOMBSTONE_FIELD, iter([base.max_field_id + 1]))
+    return replace(base, fields=(*fields, tombstone))
 
 
 def logged_schema(base: Schema) -> pa.Schema:
@@ -58,7 +58,7 @@ def logged_schema(base: Schema) -> pa.Schema:
     """
     return pa.schema(
         [
-            _MARK if field.name == TOMBSTONE else _with_ids(field.to_arrow(), field)
+            _TOMBSTONE_FIELD if field.name == TOMBSTONE else _with_ids(field.to_arrow(), field)
             for field in stored_schema(base).fields
         ],
         base.to_arrow().metadata,
@@ -73,13 +73,13 @@ def plain_schema(base: Schema) -> pa.Schema:
 def logged_ids(schema: pa.Schema) -> set[int]:
     """Return the field ids of an entry, including nested fields."""
     found = set()
-    waiting = [field for field in schema if field.name != TOMBSTONE]
-    while waiting:
-        field = waiting.pop()
+    pending = [field for field in schema if field.name != TOMBSTONE]
+    while pending:
+        field = pending.pop()
         if (own := _id_of(field)) is not None:
             found.add(own)
         if pa.types.is_nested(field.type):
-            waiting += [field.type.field(at) for at in range(field.type.num_fields)]
+            pending += [field.type.field(at) for at in range(field.type.num_fields)]
     return found
 
 
@@ -121,11 +121,11 @@ def reconcile_schema(stored: Schema, base: Schema) -> Schema:
     It has the names and order of the base table, and the ids of the flushed table. A field that is
     missing in the flushed table gets an unused id, so that it is read as null.
     """
-    mark = next((each for each in stored.fields if each.name == TOMBSTONE), None)
+    tombstone = next((each for each in stored.fields if each.name == TOMBSTONE), None)
     stored_fields = {
-        node.id: node for field in stored.fields if field is not mark for node in field.walk()
+        node.id: node for field in stored.fields if field is not tombstone for node in field.walk()
     }
-    if mark is not None and not base.primary_key:
+    if tombstone is not None and not base.primary_key:
         raise IrreconcilableError(
             "the flushed table deleted rows by a primary key, which the table has no more"
         )
@@ -135,7 +135,7 @@ def reconcile_schema(stored: Schema, base: Schema) -> Schema:
         if field.id not in stored_fields:
             _check_may_be_absent(field)
         fields.append(_read_as(_nullable(field), stored_fields, free, NO_PARENT))
-    return Schema((*fields, *(() if mark is None else (mark,))), base.metadata)
+    return Schema((*fields, *(() if tombstone is None else (tombstone,))), base.metadata)
 
 
 def _read_as(

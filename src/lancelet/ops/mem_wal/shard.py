@@ -160,7 +160,7 @@ class Shard:
             claimed = self._claim(spec_id, first_generation)
         if claimed.version == 1:
             return claimed
-        position = self._mark(claimed)
+        position = self._write_fence(claimed)
         return self.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
 
     def publish(self, manifest: ShardManifest) -> ShardManifest:
@@ -227,13 +227,13 @@ class Shard:
             try:
                 self._put(wal_entry_path(position), data)
             except AlreadyExistsError as error:
-                if not self._is_late_mark(position, epoch):
+                if not self._is_late_fence(position, epoch):
                     raise self.fenced(epoch) from error
                 position += 1
             else:
                 return position, len(data)
 
-    def _is_late_mark(self, position: int, epoch: int) -> bool:
+    def _is_late_fence(self, position: int, epoch: int) -> bool:
         """Return whether the fence at a position was written late, by an earlier claimer."""
         entry = self._entry(position)
         if entry is None or not entry.is_fence or entry.writer_epoch >= epoch:
@@ -253,7 +253,7 @@ class Shard:
         entry = self._entry(position)
         return entry is not None and entry.is_fence
 
-    def _mark(self, manifest: ShardManifest) -> int:
+    def _write_fence(self, manifest: ShardManifest) -> int:
         """Write a fence at the next free position, and return the position."""
         position = max(manifest.last_seen, manifest.replay_after) + 1
         notes = {_FENCE: b"true", _EPOCH: str(manifest.writer_epoch).encode()}
@@ -271,7 +271,7 @@ class Shard:
         is_unknown = False
         for attempt in itertools.count():
             try:
-                self._put_once(path, data, is_again=is_unknown)
+                self._put_if_absent(path, data, is_again=is_unknown)
             except (CommitOutcomeUnknownError, StorageUnavailableError) as error:
                 is_unknown = is_unknown or isinstance(error, CommitOutcomeUnknownError)
                 if attempt < self._persistence.retries:
@@ -287,7 +287,7 @@ class Shard:
             else:
                 return
 
-    def _put_once(self, path: str, data: bytes, *, is_again: bool) -> None:
+    def _put_if_absent(self, path: str, data: bytes, *, is_again: bool) -> None:
         try:
             self.store.put_if_absent(path, data)
         except (CommitOutcomeUnknownError, AlreadyExistsError) as lost:

@@ -51,7 +51,7 @@ _NEVER_NULL: Final = frozenset({"unsharded", "bucket"})
 _NAN32: Final = np.uint32(0x7FC00000)
 _NAN64: Final = np.uint64(0x7FF8000000000000)
 
-Words = npt.NDArray[np.uint32]
+UInt32s = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _without_nulls(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(values.type, len(values), [None, *data], offset=values.offset)
 
 
-def _hashes(values: pa.Array) -> Words:
+def _hashes(values: pa.Array) -> UInt32s:
     kind = values.type
     if any(each(kind) for each in _TEXTS):
         hashes = np.empty(len(values), np.uint32)
@@ -204,7 +204,7 @@ def _hashes(values: pa.Array) -> Words:
         return _mix([bits.astype(np.uint32)], 4)
     if _T.is_floating(kind) and kind.bit_width == 64:
         doubles = values.to_numpy(zero_copy_only=False) + 0.0
-        return _two_words(np.where(np.isnan(doubles), _NAN64, doubles.view(np.uint64)))
+        return _hash_uint64(np.where(np.isnan(doubles), _NAN64, doubles.view(np.uint64)))
     is_number = _T.is_integer(kind) or _T.is_temporal(kind)
     if not is_number or kind.bit_width > 64:
         raise UnsupportedError("values of this type cannot be put into buckets", type=str(kind))
@@ -212,28 +212,28 @@ def _hashes(values: pa.Array) -> Words:
         values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     if kind.bit_width <= 32:
         return _mix([values.to_numpy().astype(np.int32, casting="unsafe").view(np.uint32)], 4)
-    return _two_words(values.to_numpy().view(np.uint64))
+    return _hash_uint64(values.to_numpy().view(np.uint64))
 
 
-def _two_words(numbers: npt.NDArray[np.uint64]) -> Words:
+def _hash_uint64(numbers: npt.NDArray[np.uint64]) -> UInt32s:
     low = (numbers & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     return _mix([low, (numbers >> np.uint64(32)).astype(np.uint32)], 8)
 
 
-def _hash_texts(texts: npt.NDArray[np.uint8]) -> Words:
+def _hash_texts(texts: npt.NDArray[np.uint8]) -> UInt32s:
     """Return the hash of each row of bytes of equal length."""
     num_rows, length = texts.shape
     whole = length // 4 * 4
-    words = np.ascontiguousarray(texts[:, :whole]).view("<u4").T if whole else ()
+    blocks = np.ascontiguousarray(texts[:, :whole]).view("<u4").T if whole else ()
     rest = texts[:, whole:].astype(np.int8).astype(np.int32).view(np.uint32).T
-    return _mix([*words, *rest], length, num_rows)
+    return _mix([*blocks, *rest], length, num_rows)
 
 
-def _mix(words: Sequence[Words], length: int, num_rows: int | None = None) -> Words:
+def _mix(blocks: Sequence[UInt32s], length: int, num_rows: int | None = None) -> UInt32s:
     """Mix words into the hashes of many values; `words` has one array per word."""
-    found = np.zeros(len(words[0]) if num_rows is None else num_rows, np.uint32)
+    found = np.zeros(len(blocks[0]) if num_rows is None else num_rows, np.uint32)
     with np.errstate(over="ignore"):
-        for word in words:
+        for word in blocks:
             mixed = _rotate(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
             found = _rotate(found ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
         found ^= np.uint32(length)
@@ -242,5 +242,5 @@ def _mix(words: Sequence[Words], length: int, num_rows: int | None = None) -> Wo
     return found ^ (found >> np.uint32(16))
 
 
-def _rotate(words: Words, bits: int) -> Words:
-    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+def _rotate(values: UInt32s, bits: int) -> UInt32s:
+    return (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))

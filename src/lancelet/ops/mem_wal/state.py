@@ -178,7 +178,7 @@ def initialize_mem_wal(
     return publish(snapshot, CreateIndex((entry,), ()))
 
 
-def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
+def record_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
     """Record a shard in the table, before its rows are acknowledged.
 
     Dropping a log lists its shards and commits. Shards that were recorded before are in this list,

@@ -83,13 +83,13 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
         raise InvalidInputError("there is no such shard", shard=str(shard_id))
     # The claim fences a current writer, so that no entries are added after the check.
     claimed = shard.claim(0)
-    waiting = [each.position for each in shard.entries(claimed.replay_after) if not each.is_fence]
-    if waiting:
+    unflushed = [each.position for each in shard.entries(claimed.replay_after) if not each.is_fence]
+    if unflushed:
         raise InvalidInputError(
             "the log of the shard has rows that are in no table; open a writer, which replays "
             "them, and close it",
             shard=str(shard_id),
-            entries=waiting[:10],
+            entries=unflushed[:10],
         )
     return shard.publish(replace(claimed, version=claimed.version + 1, status=SEALED))
 
@@ -134,12 +134,12 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
 def _check_merged(snapshot: Snapshot, shard_id: uuid.UUID, merged: int) -> None:
     manifest = Shard(snapshot.location, shard_id).latest()
     tables = () if manifest is None else manifest.sstables
-    waiting = [each.generation for each in tables if each.generation > merged]
-    if waiting:
+    unmerged = [each.generation for each in tables if each.generation > merged]
+    if unmerged:
         raise UnmergedShardsError(
             "flushed tables of the shard are not merged; merge them first",
             shard=str(shard_id),
-            generations=waiting,
+            generations=unmerged,
         )
 
 

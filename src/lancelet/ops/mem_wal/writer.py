@@ -59,7 +59,7 @@ from lancelet.ops.mem_wal.state import (
     MemWalState,
     check_settings,
     mem_wal_state,
-    note_shard,
+    record_shard,
     require_mem_wal,
 )
 from lancelet.table.commit import refresh_snapshot
@@ -163,7 +163,7 @@ class MemWalWriter:
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
         self._memory = MemTable()
-        self._told_at = surroundings.monotonic()
+        self._logged_at = surroundings.monotonic()
         self._stop = threading.Event()
         self._claim(state)
         if not self._is_durable and self._config["max_wal_flush_interval_ms"]:
@@ -207,13 +207,13 @@ class MemWalWriter:
 
     def flush(self) -> None:
         """Write the rows in memory as a table."""
-        self._in_turn(self._flush_all)
+        self._exclusively(self._flush_all)
 
     def log_pending(self) -> None:
         """Write rows to the log that are only in memory; failures are retried later."""
         if self._queue:
             try:
-                self._in_turn(self._log_all)
+                self._exclusively(self._log_all)
             except LanceletError as error:
                 LOGGER.warning("shard %s: writing the log failed: %s", self.shard.shard_id, error)
 
@@ -249,7 +249,7 @@ class MemWalWriter:
         first = state.compacted.get(shard.shard_id, 0) + 1
         self.manifest = shard.claim(spec_id, first_generation=first)
         if shard.shard_id not in state.compacted:
-            note_shard(self.base, shard.shard_id)
+            record_shard(self.base, shard.shard_id)
         self._position = self.manifest.replay_after
         generations, logged = set[int | None](), set[int]()
         while (found := replayed.get(self._position + 1)) is not None:
@@ -309,7 +309,7 @@ class MemWalWriter:
             self._queued_bytes += write.num_bytes
         if self._is_durable:
             try:
-                self._in_turn(self._log_all, unless=lambda: pending.is_done)
+                self._exclusively(self._log_all, skip_if=lambda: pending.is_done)
             finally:
                 self._forget(pending)
             if pending.error is not None:
@@ -318,7 +318,7 @@ class MemWalWriter:
             self.counts.puts += 1
             self.counts.put_ns += time.perf_counter_ns() - began
         self._flush_if_full()
-        self._tell()
+        self._log_counts()
 
     def _bounded(self, batches: list[pa.RecordBatch]) -> Write:
         if len(batches) > self._limits.num_batches:
@@ -350,24 +350,24 @@ class MemWalWriter:
             queued = self._queued_bytes
             return self._is_durable or not queued or queued + write.num_bytes <= most_queued
 
-        self._in_turn(self._flush_all, unless=is_room)
-        self._in_turn(self._log_all, unless=is_room_in_buffer)
+        self._exclusively(self._flush_all, skip_if=is_room)
+        self._exclusively(self._log_all, skip_if=is_room_in_buffer)
 
-    def _in_turn(
-        self, work: Callable[[], None], *, unless: Callable[[], bool] = lambda: False
+    def _exclusively(
+        self, work: Callable[[], None], *, skip_if: Callable[[], bool] = lambda: False
     ) -> None:
         """Run an action that uses the store exclusively, unless it has become unnecessary."""
         seconds = self._config["backpressure_log_interval_ms"] * _MS or None
         began = surroundings.monotonic()
         with self._lock:
-            while not unless() and self._is_busy:
+            while not skip_if() and self._is_busy:
                 if not self._lock.wait(seconds):
                     LOGGER.warning(
                         "shard %s: a write has waited %.1f s for the log or a flush",
                         self.shard.shard_id,
                         surroundings.monotonic() - began,
                     )
-            if unless():
+            if skip_if():
                 return
             self._is_busy = True
         try:
@@ -399,12 +399,12 @@ class MemWalWriter:
                 self._flush_memory()
             self._log_group(group)
         except LanceletError as error:
-            self._note_loss(error)
+            self._record_loss(error)
             if not self._is_durable:
                 raise
-            self._settle(group, error)
+            self._complete(group, error)
         except BaseException as error:
-            self._note_loss(error)
+            self._record_loss(error)
             raise
 
     def _log_group(self, group: list[_Pending]) -> None:
@@ -420,7 +420,7 @@ class MemWalWriter:
             self._position = position
             for each in group:
                 self._memory.add(each.write)
-            self._settle(group, None)
+            self._complete(group, None)
             self.counts.wal_flushes += 1
             self.counts.wal_bytes += size
             self.counts.wal_ns += time.perf_counter_ns() - began
@@ -438,7 +438,7 @@ class MemWalWriter:
                 group.append(each)
         return group
 
-    def _settle(self, group: list[_Pending], error: BaseException | None) -> None:
+    def _complete(self, group: list[_Pending], error: BaseException | None) -> None:
         with self._lock:
             for each in group:
                 assert self._queue.popleft() is each, "the oldest come first"
@@ -458,7 +458,7 @@ class MemWalWriter:
             return not self._memory.held.is_full(self._limits)
 
         try:
-            self._in_turn(self._flush_memory, unless=is_roomy)
+            self._exclusively(self._flush_memory, skip_if=is_roomy)
         except LanceletError as error:
             # The put is successful, since its rows are in the log. Later puts retry the flush and
             # raise when the memory limit is reached; `flush` and `close` also raise.
@@ -487,7 +487,7 @@ class MemWalWriter:
                 )
             )
         except BaseException as error:
-            self._note_loss(error)
+            self._record_loss(error)
             with self._lock:
                 self.counts.failed_flushes += 1
             raise
@@ -521,7 +521,7 @@ class MemWalWriter:
             queued = (batch for each in self._queue for batch in each.write.batches)
             return [*self._memory.batches, *queued]
 
-    def _note_loss(self, error: BaseException) -> None:
+    def _record_loss(self, error: BaseException) -> None:
         """Close the writer if it was replaced, or if the result of a write is unknown."""
         is_unknown = isinstance(error, CommitOutcomeUnknownError) or not isinstance(
             error, Exception
@@ -545,12 +545,12 @@ class MemWalWriter:
                 shard=str(self.shard.shard_id),
             ) from self._lost
 
-    def _tell(self) -> None:
+    def _log_counts(self) -> None:
         """Log the counters of the writer, once per interval."""
         seconds = self._config["stats_log_interval_ms"] * _MS
         now = surroundings.monotonic()
-        if seconds and now - self._told_at >= seconds:
-            self._told_at = now
+        if seconds and now - self._logged_at >= seconds:
+            self._logged_at = now
             counts = self.counts
             LOGGER.info(
                 "shard %s: %d puts, %d log entries of %d bytes, %d flushes of %d rows, %d failed; "

@@ -115,7 +115,7 @@ def _fulfilling(
         return matches
     bound = compile_condition(snapshot, source.rows.schema, condition)
     parts = [
-        pair.where(_truth(snapshot, bound, batch, pair))
+        pair.where(_evaluate_condition(snapshot, bound, batch, pair))
         for batch, pair in batches_of_matches(source, matches)
     ]
     return Matches(
@@ -140,7 +140,7 @@ def batches_of_matches(
             yield take_from_batch(placed.batch, pa.array(rows)), own
 
 
-def _truth(
+def _evaluate_condition(
     snapshot: Snapshot, condition: Expression, rows: pa.RecordBatch, matches: Matches
 ) -> Bools:
     names = sorted({path[1] for path in columns_of(condition) if path[0] == "target"})
@@ -184,10 +184,10 @@ def _unmatched(
     """Return the rows of the table without a matching source row, by fragment."""
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=condition))
     matched_offsets = rows_by_fragment(matched)
-    nothing = np.empty(0, np.int64)
+    no_offsets = np.empty(0, np.int64)
     rows = {
         fragment_id: np.setdiff1d(
-            offsets, matched_offsets.get(fragment_id, nothing), assume_unique=True
+            offsets, matched_offsets.get(fragment_id, no_offsets), assume_unique=True
         )
         for fragment_id, offsets in find_rows(plan).items()
     }

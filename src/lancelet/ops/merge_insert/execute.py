@@ -55,7 +55,7 @@ from lancelet.table.conflict.resolve import KeysAreNew
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
 
-_ROWS_AT_ONCE: Final = 65536
+_BATCH_ROWS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,14 +128,14 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
     """Write the result of a merge, and return the operation to commit."""
     check_generations(snapshot.indices.indices, spec.compacted)
     check_generations(snapshot.indices.indices, spec.unmerged)
-    in_place = spec.mode is RewriteMode.COLUMNS
-    if in_place:
+    rewrites_columns = spec.mode is RewriteMode.COLUMNS
+    if rewrites_columns:
         check_columns_mode(spec, source, snapshot.schema)
     report("match keys", 0, 1)
     joined = join(snapshot, source.key, source.keys, source.steps, uses_index=spec.uses_index)
     decision = decide(snapshot, source, spec, joined)
     report("match keys", 1, 1)
-    if in_place:
+    if rewrites_columns:
         operation, did = rewrite_columns(snapshot, source, decision.updates)
         # Without the affected rows, any concurrent change of the fragments is a conflict.
         did = replace(did, num_skipped_duplicates=decision.num_skipped)
@@ -257,8 +257,8 @@ def _ordered(
         yield from batches_of_matches(source, updates)
         return
     order = np.argsort(updates.addresses, kind="stable")
-    for first in range(0, len(order), _ROWS_AT_ONCE):
-        chosen = order[first : first + _ROWS_AT_ONCE]
+    for first in range(0, len(order), _BATCH_ROWS):
+        chosen = order[first : first + _BATCH_ROWS]
         start = 0
         # Strings of more than 2 GiB are split into several batches.
         for rows in source.rows.take(updates.rows[chosen]).combine_chunks().to_batches():

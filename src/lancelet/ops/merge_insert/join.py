@@ -119,8 +119,8 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
             offsets = split.source.visible(split.rows)
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
-        which, found = key_pass.index.find_rows(key.of_rows(rows))
-        row_offsets = which + split.rows.start if offsets is None else offsets[which]
+        indices, found = key_pass.index.find_rows(key.of_rows(rows))
+        row_offsets = indices + split.rows.start if offsets is None else offsets[indices]
         return Matches(key_pass.source_rows(found), split.source.addresses(row_offsets))
 
     return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
@@ -153,7 +153,7 @@ def plan_keys(
 ) -> ScanPlan:
     """Return a scan of the key columns; `steps` are only used to skip rows."""
     fields = snapshot.schema.project(list(key.names)).fields
-    asks = uses_index and any(_is_sooner_found(step, snapshot.num_rows) for step in steps)
-    plan = plan_scan(snapshot, ScanOptions(columns=(), use_indices=asks))
+    use_indices = uses_index and any(_is_sooner_found(step, snapshot.num_rows) for step in steps)
+    plan = plan_scan(snapshot, ScanOptions(columns=(), use_indices=use_indices))
     filter_ = ex.And(tuple(step.expression for step in steps)) if steps else ex.TRUE
     return replace(plan, projection=Projection((), fields, ()), filter=filter_, steps=tuple(steps))

@@ -43,10 +43,10 @@ def key_validity(columns: Sequence[pa.Array]) -> Bools | None:
     return valid
 
 
-def key_words(columns: Sequence[pa.Array]) -> UInt64s | None:
+def integer_keys(columns: Sequence[pa.Array]) -> UInt64s | None:
     """Return keys as numbers, or None if they do not fit into 64 bits.
 
-    >>> key_words([pa.array([1, 2], pa.int8()), pa.array([3, 4], pa.int8())]).tolist()
+    >>> integer_keys([pa.array([1, 2], pa.int8()), pa.array([3, 4], pa.int8())]).tolist()
     [769, 1026]
     """
     parts: list[Bytes2d] = []
@@ -59,12 +59,12 @@ def key_words(columns: Sequence[pa.Array]) -> UInt64s | None:
         return None
     if parts[0].shape[1] == _WORD_BYTES:
         return np.ascontiguousarray(parts[0]).view(np.uint64).reshape(-1)
-    words = np.zeros((len(columns[0]), _WORD_BYTES), np.uint8)
+    integers = np.zeros((len(columns[0]), _WORD_BYTES), np.uint8)
     at = 0
     for part in parts:
-        words[:, at : at + part.shape[1]] = part
+        integers[:, at : at + part.shape[1]] = part
         at += part.shape[1]
-    return words.view("<u8").reshape(-1).astype(np.uint64, copy=False)
+    return integers.view("<u8").reshape(-1).astype(np.uint64, copy=False)
 
 
 def key_bytes(columns: Sequence[pa.Array]) -> pa.LargeBinaryArray:

@@ -60,9 +60,9 @@ def filter_hashes(columns: Sequence[pa.Array]) -> Hashes | None:
     if len(encoded) < len(parts):
         return None
     if len(encoded) > 1:
-        end, nothing = (pa.scalar(each, pa.large_binary()) for each in (_END, b""))
+        end, empty = (pa.scalar(each, pa.large_binary()) for each in (_END, b""))
         ended = [each for part in encoded for each in (part, end)]
-        encoded = [pc.binary_join_element_wise(*ended, nothing)]
+        encoded = [pc.binary_join_element_wise(*ended, empty)]
     return xxh64_many(*variable_buffers(encoded[0]))
 
 

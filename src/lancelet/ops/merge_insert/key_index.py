@@ -27,9 +27,9 @@ from lancelet.buffers import Int64s
 from lancelet.kernels import bucket_rows, match_hashes, mix_integers, xxh64_many
 from lancelet.ops.merge_insert.key_bytes import (
     Bools,
+    integer_keys,
     key_bytes,
     key_validity,
-    key_words,
     variable_buffers,
 )
 from lancelet.rowids.address import UInt64s
@@ -65,10 +65,10 @@ class Keys:
     def of(columns: Sequence[pa.Array], *, with_span: bool = False) -> Keys:
         """Create keys from columns."""
         valid = key_validity(columns)
-        words = key_words(columns)
-        if words is not None:
-            span = (words.min(), words.max()) if with_span and len(words) else None
-            return Keys(mix_integers(words, _SEED), None, valid, span)
+        integers = integer_keys(columns)
+        if integers is not None:
+            span = (integers.min(), integers.max()) if with_span and len(integers) else None
+            return Keys(mix_integers(integers, _SEED), None, valid, span)
         stored = key_bytes(columns)
         return Keys(xxh64_many(*variable_buffers(stored), _SEED), stored, valid)
 
@@ -82,10 +82,10 @@ class Keys:
             valid = np.concatenate(
                 [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
             )
-        spans = [part.span for part in parts if part.span is not None]
+        ranges = [part.span for part in parts if part.span is not None]
         span = None
-        if spans and len(spans) == len(parts):
-            span = min(low for low, _ in spans), max(high for _, high in spans)
+        if ranges and len(ranges) == len(parts):
+            span = min(low for low, _ in ranges), max(high for _, high in ranges)
         return Keys(hashes, pa.concat_arrays(stored) if stored else None, valid, span)
 
 
@@ -115,47 +115,47 @@ class KeyIndex:
         hit = slots >= 0
         if keys.valid is not None:
             hit &= keys.valid
-        which = np.flatnonzero(hit)
-        rows = self._rows[slots[which]].astype(np.int64)
-        if keys.stored is None or not len(which):
-            return which, rows
-        return self._checked(keys.stored, which, rows)
+        indices = np.flatnonzero(hit)
+        rows = self._rows[slots[indices]].astype(np.int64)
+        if keys.stored is None or not len(indices):
+            return indices, rows
+        return self._checked(keys.stored, indices, rows)
 
     def find_rows(self, columns: Sequence[pa.Array]) -> tuple[Int64s, Int64s]:
         """Find the keys of rows, and only hash keys in the range of the index."""
-        words = None if self.keys.span is None else key_words(columns)
-        if self.keys.span is None or words is None:
+        integers = None if self.keys.span is None else integer_keys(columns)
+        if self.keys.span is None or integers is None:
             return self.find(Keys.of(columns))
         low, high = self.keys.span
-        near = words - low <= high - low
-        if 2 * np.count_nonzero(near) > len(words):
+        near = integers - low <= high - low
+        if 2 * np.count_nonzero(near) > len(integers):
             return self.find(Keys.of(columns))
-        which = np.flatnonzero(near)
+        indices = np.flatnonzero(near)
         valid = key_validity(columns)
-        hashes = mix_integers(words[which], _SEED)
-        found, rows = self.find(Keys(hashes, None, None if valid is None else valid[which]))
-        return which[found], rows
+        hashes = mix_integers(integers[indices], _SEED)
+        found, rows = self.find(Keys(hashes, None, None if valid is None else valid[indices]))
+        return indices[found], rows
 
     def first_rows(self) -> Int64s:
         """Return the first row with the same key for each row; a null key only equals itself."""
         first = np.arange(len(self.keys))
-        which, rows = self.find(self.keys)
-        first[which] = rows
+        indices, rows = self.find(self.keys)
+        first[indices] = rows
         return first
 
     def _checked(
-        self, probe_keys: pa.LargeBinaryArray, which: Int64s, rows: Int64s
+        self, probe_keys: pa.LargeBinaryArray, indices: Int64s, rows: Int64s
     ) -> tuple[Int64s, Int64s]:
         """Return the hash matches with equal bytes."""
         assert self.keys.stored is not None
         theirs = self.keys.stored.take(pa.array(rows))
-        same = pc.equal(theirs, probe_keys.take(pa.array(which))).to_numpy(zero_copy_only=False)
+        same = pc.equal(theirs, probe_keys.take(pa.array(indices))).to_numpy(zero_copy_only=False)
         if same.all():
-            return which, rows
+            return indices, rows
         other = np.flatnonzero(~same)
-        rows[other] = self._find_exactly(probe_keys.take(pa.array(which[other])))
+        rows[other] = self._find_exactly(probe_keys.take(pa.array(indices[other])))
         is_found = rows >= 0
-        return which[is_found], rows[is_found]
+        return indices[is_found], rows[is_found]
 
     def _find_exactly(self, probe_keys: pa.LargeBinaryArray) -> Int64s:
         """Return the first row with each key, or -1, without using hashes."""

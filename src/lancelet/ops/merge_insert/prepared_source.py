@@ -86,7 +86,7 @@ class KeyRange:
 
     def __init__(self) -> None:
         """Create an empty range."""
-        self._known: pa.Array | None = None
+        self._values: pa.Array | None = None
         self._is_all = True
         self._is_open = False
 
@@ -102,23 +102,23 @@ class KeyRange:
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             self._is_open = True
             return
-        if self._known is not None:
-            values = pa.concat_arrays([self._known, values])
+        if self._values is not None:
+            values = pa.concat_arrays([self._values, values])
         # Most keys are distinct: a prefix usually shows that there are too many.
         self._is_all = self._is_all and len(values.slice(0, 2 * _FEW).unique()) <= _FEW
         if self._is_all:
             values = values.unique()
             self._is_all = len(values) <= _FEW
-        self._known = values if self._is_all or not len(values) else _bounds(values)
+        self._values = values if self._is_all or not len(values) else _bounds(values)
 
     def step(self, path: tuple[str, ...]) -> FilterStep | None:
         """Return a condition that all rows with a source key satisfy, or None."""
-        if self._is_open or self._known is None or not len(self._known):
+        if self._is_open or self._values is None or not len(self._values):
             return None
         column = ex.Column(path)
         if self._is_all:
-            return FilterStep(ex.In(column, self._known), (), ())
-        low, high = (ex.Literal(bound) for bound in self._known)
+            return FilterStep(ex.In(column, self._values), (), ())
+        low, high = (ex.Literal(bound) for bound in self._values)
         inside: tuple[Expression, ...] = (
             ex.Comparison(Operator.GREATER_EQUAL, column, low),
             ex.Comparison(Operator.LESS_EQUAL, column, high),

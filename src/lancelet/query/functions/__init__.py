@@ -1,1 +1,1 @@
-"""The functions that expressions may call: one module per kind, listed in `registry`."""
+"""Functions available in expressions: one module per kind, listed in `registry`."""

@@ -1,21 +1,21 @@
-"""Arithmetic, its types and its overflow.
+"""Arithmetic operators and numeric functions.
 
     int32 + int32     int32, an error on overflow          7 / 2      3, truncated
     int32 + double    double                               7 / 0      an error; 7.0e0 / 0 is inf
     decimal(10,2) * decimal(10,2)    decimal(21,4), exact
-    timestamp + INTERVAL '1 month'   the same clock time a month later, on the zone's clock
+    timestamp + INTERVAL '1 month'   the same local time a month later
     timestamp - timestamp            a duration            date - date        days, int64
 
-Numbers that do not fit are an error, never a wrapped value. What the last digit of a division
-of decimals is follows Arrow: digits beyond its scale are cut.
+Overflow is an error, values never wrap around. Decimal division truncates to the scale of the
+result, as in Arrow.
 
-Functions of numbers, and those that choose between values.
+Numeric and conditional functions:
 
-    round(2.5), round(-2.5)       3.0, -3.0: halves go away from zero
-    sqrt(-1e0), ln(0e0)           NaN, -inf: floats do not fail
+    round(2.5), round(-2.5)       3.0, -3.0: halves are rounded away from zero
+    sqrt(-1e0), ln(0e0)           NaN, -inf: float functions do not raise
     coalesce, greatest, least     skip nulls
 
-Roots and logarithms give doubles whatever they take; rounding keeps floats and decimals.
+Roots and logarithms return doubles; rounding preserves float and decimal types.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _INT64_DIGITS: Final = 18
 def arithmetic_types(
     sign: str, left: pa.DataType, right: pa.DataType
 ) -> tuple[pa.DataType, pa.DataType, pa.DataType]:
-    """Return what two plain types are converted to, and the type of the result.
+    """Return the types to convert two plain operand types to, and the result type.
 
     >>> arithmetic_types("+", pa.int32(), pa.int64())
     (DataType(int64), DataType(int64), DataType(int64))
@@ -89,7 +89,7 @@ def arithmetic_types(
         swapped = _time_types(sign, right, left)
         found = (swapped[1], swapped[0], swapped[2]) if swapped else None
     if found is None:
-        raise CoercionError(f"{left} {sign} {right} has no meaning")
+        raise CoercionError(f"operator {sign} does not support {left} and {right}")
     return found
 
 
@@ -98,11 +98,11 @@ def _number_types(
 ) -> tuple[pa.DataType, pa.DataType, pa.DataType]:
     if pa.types.is_integer(left) and pa.types.is_integer(right):
         shared = common_integer(left, right)
-        # The product of unsigned and signed 64 bits has no wider integer; it must fit int64.
+        # No integer type holds all products of uint64 and int64, so results must fit int64.
         shared = pa.int64() if pa.types.is_decimal(shared) else shared
         return shared, shared, shared
     if sign in _BITS:
-        raise CoercionError(f"{sign} takes integers, not {left} and {right}")
+        raise CoercionError(f"operator {sign} requires integers, found {left} and {right}")
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         shared = common_type(left, right)
         return shared, shared, shared
@@ -139,7 +139,7 @@ def _decimal_types(
 
 
 def _with_digits(data_type: pa.DataType, more: int) -> pa.DataType:
-    """Return a decimal type with more digits behind the point, if there is room."""
+    """Return a decimal type with a larger scale, limited by the maximum precision."""
     precision = data_type.precision + more
     return decimal_type(precision, data_type.scale + more) if precision <= 38 else data_type
 
@@ -174,7 +174,7 @@ def _time_types(
 
 
 def result_with_interval(left: pa.DataType, interval: pa.Scalar) -> pa.DataType:
-    """Return the type of a date or timestamp plus a constant interval, fine enough for both."""
+    """Return the result type of a date or timestamp plus a constant interval."""
     unit = unit_of_interval(interval)
     if unit is None:
         return left
@@ -183,7 +183,7 @@ def result_with_interval(left: pa.DataType, interval: pa.Scalar) -> pa.DataType:
 
 
 def compute_arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Return `left sign right`, both of the types that `arithmetic_types` gave."""
+    """Compute `left sign right` for operands of the types from `arithmetic_types`."""
     if pa.types.is_interval(right.type):
         result = result_with_interval(left.type, right)
         return add_interval(left, right, result, negative=sign == "-")
@@ -203,14 +203,14 @@ def _as_days(dates: Value) -> Value:
 
 
 def negate(value: Value) -> Value:
-    """Return minus the value."""
+    """Return the negated value."""
     if pa.types.is_floating(value.type):
         return pc.negate(value)
     return pc.negate_checked(value)
 
 
 def _remainder(left: Value, right: Value) -> Value:
-    """Return the remainder of the truncated quotient, with the sign of `left`."""
+    """Return the remainder of truncated division, with the sign of `left`."""
     if pa.types.is_floating(left.type):
         return _remainder_of_floats(left, right)
     if pa.types.is_integer(left.type):
@@ -230,7 +230,7 @@ def _remainder_of_floats(left: Value, right: Value) -> Value:
 
 
 def _floats(value: Value) -> Value:
-    """Return floats for NumPy; what stands for a null is masked later."""
+    """Return a NumPy float array; callers mask the rows that are null."""
     if isinstance(value, pa.Scalar):
         return float("nan") if value.as_py() is None else float(value.as_py())
     return np.asarray(value.to_numpy(zero_copy_only=False))
@@ -259,7 +259,7 @@ def _abs(values: Value) -> Value:
 
 
 def _by_numpy(function: Callable[..., Any]) -> Compute:
-    """Return a function of doubles that Arrow has no kernel for, or has not had for long."""
+    """Wrap a NumPy function of doubles, for functions that some pyarrow versions lack."""
 
     @on_arrays
     def compute(values: pa.Array) -> pa.Array:
@@ -271,7 +271,7 @@ def _by_numpy(function: Callable[..., Any]) -> Compute:
 
 
 def _log(first_value: Value, second: Value | None = None) -> Value:
-    """Return the logarithm to base 10, or to the base that comes first."""
+    """Return the logarithm to base 10, or to the base in the first argument."""
     return pc.log10(first_value) if second is None else pc.logb(second, first_value)
 
 
@@ -324,7 +324,7 @@ NUMBER_FUNCTIONS: Final = (
     Function(("iszero",), (number,), pa.bool_(), _is_zero),
     Function(("nanvl",), (floating, floating), first, _nanvl, unify=True),
 )
-"""Every function of numbers."""
+"""All numeric functions."""
 
 CHOICE_FUNCTIONS: Final = (
     Function(("coalesce",), (anything,), first, of_arrow("coalesce"), repeats=True, unify=True),
@@ -347,4 +347,4 @@ CHOICE_FUNCTIONS: Final = (
         unify=True,
     ),
 )
-"""Every function that chooses between values of one type."""
+"""All conditional functions, which return one of their arguments."""

@@ -1,10 +1,10 @@
-"""What a function is: its names, which types it takes and gives, and how it computes.
+"""The definition of a function: its names, parameter types, result type and implementation.
 
     lower     takes text             gives the same text type
     strpos    takes text, text       gives int32
 
-Arguments arrive as arrays or scalars of the types that `takes` asked for; at least one is an
-array, or all are scalars and so is the result.
+Arguments are converted to the types in `takes`, as arrays or scalars. If all of them are scalars,
+the result is a scalar.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from lancelet.query.data_types import is_any_list, is_bytes, is_number, is_text
 from lancelet.values import dataclass
 
 Value: TypeAlias = Any
-"""A `pa.Array` or a `pa.Scalar`; kernels take both, and pyarrow has no name for the pair."""
+"""A `pa.Array` or a `pa.Scalar`; pyarrow has no common base class for them."""
 
 Compute: TypeAlias = Callable[..., Value]
-"""Computes a function from its arguments."""
+"""Computes the result of a function from its arguments."""
 
 Takes: TypeAlias = Callable[[pa.DataType], "pa.DataType | None"]
-"""The type that an argument is converted to, or None if it does not fit."""
+"""Returns the type to convert an argument to, or None if its type is not supported."""
 
 Gives: TypeAlias = "pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]"
 
 
 def of_arrow(name: str) -> Compute:
-    """Return a function of `pyarrow.compute`, which is loaded when one is called."""
+    """Return a function of `pyarrow.compute`, imported on the first call."""
 
     def compute(*arguments: Any, **options: Any) -> Value:
         return getattr(pc, name)(*arguments, **options)
@@ -44,13 +44,12 @@ def of_arrow(name: str) -> Compute:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of columns.
+    """A scalar function.
 
-    `takes` lists its parameters, of which the last `optional` may be missing; with `repeats`
-    the last one may come any number of times. `unify` converts all arguments to one type.
-    `can_fail` marks functions that raise for some values: they see only rows that matter.
-    `per_row` marks functions without arguments that give another value for each row; they are
-    given the number of rows.
+    `takes` lists the parameters. The last `optional` ones may be omitted; with `repeats`, the last
+    one is variadic. `unify` converts all arguments to their common type. `can_fail` marks functions
+    that raise for some values, so they are evaluated only for rows that need the result. `per_row`
+    marks functions without arguments that return a value per row; they receive the number of rows.
     """
 
     names: tuple[str, ...]
@@ -66,13 +65,13 @@ class Function:
     def signature(
         self, types: Sequence[pa.DataType]
     ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
-        """Return the types to convert arguments to and the result's, or raise `CoercionError`."""
+        """Return the argument types and the result type, or raise `CoercionError`."""
         least, most = len(self.takes) - self.optional, len(self.takes)
         if len(types) < least or (len(types) > most and not self.repeats):
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+            expected = f"{least}" if least == most else f"{least} to {most}"
             raise CoercionError(
-                f"{self.names[0]} takes {wanted}{' or more' if self.repeats else ''} arguments, "
-                f"not {len(types)}"
+                f"{self.names[0]} takes {expected}{' or more' if self.repeats else ''} arguments, "
+                f"found {len(types)}"
             )
         takes = [*self.takes, *self.takes[-1:] * len(types)]
         converted = [self._convert(take, each) for take, each in zip(takes, types, strict=False)]
@@ -87,7 +86,7 @@ class Function:
     def _convert(self, take: Takes, data_type: pa.DataType) -> pa.DataType:
         converted = take(plain(data_type))
         if converted is None:
-            raise CoercionError(f"{self.names[0]} does not take {data_type}")
+            raise CoercionError(f"{self.names[0]} does not support {data_type}")
         return converted
 
 
@@ -95,19 +94,19 @@ class Function:
 
 
 def anything(data_type: pa.DataType) -> pa.DataType:
-    """Take any type as it is."""
+    """Accept any type without conversion."""
     return data_type
 
 
 def text(data_type: pa.DataType) -> pa.DataType | None:
-    """Take text."""
+    """Accept strings."""
     if pa.types.is_null(data_type):
         return pa.string()
     return data_type if is_text(data_type) else None
 
 
 def printable(data_type: pa.DataType) -> pa.DataType | None:
-    """Take text, or what casts to text."""
+    """Accept strings, and types that can be cast to strings."""
     if is_text(data_type):
         return data_type
     nested = pa.types.is_nested(data_type) or is_bytes(data_type)
@@ -115,61 +114,61 @@ def printable(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def text_or_bytes(data_type: pa.DataType) -> pa.DataType | None:
-    """Take text or byte strings."""
+    """Accept strings or binary values."""
     return data_type if is_bytes(data_type) else text(data_type)
 
 
 def integer(data_type: pa.DataType) -> pa.DataType | None:
-    """Take integers, as int64."""
-    wanted = pa.types.is_integer(data_type) or pa.types.is_null(data_type)
-    return pa.int64() if wanted else None
+    """Accept integers, converted to int64."""
+    is_accepted = pa.types.is_integer(data_type) or pa.types.is_null(data_type)
+    return pa.int64() if is_accepted else None
 
 
 def real(data_type: pa.DataType) -> pa.DataType | None:
-    """Take numbers, as doubles."""
+    """Accept numbers, converted to doubles."""
     return pa.float64() if is_number(data_type) or pa.types.is_null(data_type) else None
 
 
 def floating(data_type: pa.DataType) -> pa.DataType | None:
-    """Take floats as they are, other numbers as doubles."""
+    """Accept floats without conversion, and other numbers converted to doubles."""
     return pa.float32() if pa.types.is_float32(data_type) else real(data_type)
 
 
 def number(data_type: pa.DataType) -> pa.DataType | None:
-    """Take numbers as they are."""
+    """Accept numbers without conversion."""
     if pa.types.is_null(data_type):
         return pa.int64()
     return data_type if is_number(data_type) else None
 
 
 def boolean(data_type: pa.DataType) -> pa.DataType | None:
-    """Take truth values."""
-    wanted = pa.types.is_boolean(data_type) or pa.types.is_null(data_type)
-    return pa.bool_() if wanted else None
+    """Accept booleans."""
+    is_accepted = pa.types.is_boolean(data_type) or pa.types.is_null(data_type)
+    return pa.bool_() if is_accepted else None
 
 
 def a_list(data_type: pa.DataType) -> pa.DataType | None:
-    """Take lists, of any or of fixed size."""
+    """Accept lists, of variable or fixed size."""
     return data_type if is_any_list(data_type) else None
 
 
 def first(types: Sequence[pa.DataType]) -> pa.DataType:
-    """Give the type of the first argument."""
+    """Return the type of the first argument."""
     return types[0]
 
 
 # --- values ----------------------------------------------------------------------------------
 
 OUTPUT_BYTES_MAX: Final = 1 << 28
-"""How much memory the result of a function may take if that is much more than its arguments."""
+"""Maximum bytes of a result that is much larger than the arguments of the function."""
 
 
 def check_output(name: str, num_bytes: int, *arguments: Value) -> None:
-    """Raise if the result of a function is too large, before memory is allocated for it.
+    """Raise if the result of a function would be too large, before memory is allocated for it.
 
     Raises:
-        MemoryLimitError: The result takes more than 256 MiB and more than four times as much
-            memory as the columns among the arguments.
+        MemoryLimitError: The result needs more than 256 MiB, and more than four times the
+            memory of the argument columns.
     """
     columns = sum(each.nbytes for each in arguments if not isinstance(each, pa.Scalar))
     limit = max(OUTPUT_BYTES_MAX, 4 * columns)
@@ -181,26 +180,26 @@ def check_output(name: str, num_bytes: int, *arguments: Value) -> None:
 
 
 def text_bytes(value: Value) -> int:
-    """Return the number of bytes of a text, or of all texts of a column."""
+    """Return the total number of bytes of a string scalar or column."""
     if isinstance(value, pa.Scalar):
         return len(value.as_buffer()) if value.is_valid else 0
     return int(pc.sum(pc.binary_length(value).cast(pa.int64())).as_py() or 0)
 
 
 def num_rows_of(values: Sequence[Value]) -> int:
-    """Return the number of rows of columns, 1 if there are only constants."""
+    """Return the number of rows of columns, or 1 if all values are scalars."""
     return next((len(each) for each in values if not isinstance(each, pa.Scalar)), 1)
 
 
-def constant(value: Value, what: str) -> Any:
-    """Return a scalar argument as a Python value; a column is not allowed there."""
+def constant(value: Value, name: str) -> Any:
+    """Return a constant argument as a Python value; raise if it is a column."""
     if not isinstance(value, pa.Scalar):
-        raise CoercionError(f"{what} must be a constant")
+        raise CoercionError(f"{name} must be a constant")
     return value.as_py()
 
 
-def spread(value: Value, num_rows: int) -> pa.Array:
-    """Return a scalar as an array of that many rows, an array as it is."""
+def broadcast(value: Value, num_rows: int) -> pa.Array:
+    """Return a scalar as an array of `num_rows` equal values; arrays are returned unchanged."""
     if not isinstance(value, pa.Scalar):
         return value
     if not value.is_valid or not num_rows:
@@ -209,27 +208,27 @@ def spread(value: Value, num_rows: int) -> pa.Array:
 
 
 def per_distinct(name: str, compute: Compute) -> Compute:
-    """Let a function whose arguments after the first are constants take columns there.
+    """Wrap a function with constant arguments after the first to accept columns for them.
 
-    Rows with equal arguments are computed together.
+    Rows with equal arguments are computed in one call.
     """
 
     def call(values: Value, *arguments: Value) -> Value:
         if all(isinstance(argument, pa.Scalar) for argument in arguments):
             return compute(values, *arguments)
         num_rows = num_rows_of((values, *arguments))
-        columns = [spread(argument, num_rows) for argument in arguments]
+        columns = [broadcast(argument, num_rows) for argument in arguments]
         groups: dict[str, list[int]] = {}
         for row, key in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
             groups.setdefault(repr(key), []).append(row)
         if not groups:
-            nothing = [pa.scalar(None, column.type) for column in columns]
-            return spread(compute(values, *nothing), 0)
+            nulls = [pa.scalar(None, column.type) for column in columns]
+            return broadcast(compute(values, *nulls), 0)
         parts: list[pa.Array] = []
         for rows in groups.values():
             own = values if isinstance(values, pa.Scalar) else values.take(pa.array(rows))
             found = compute(own, *(column[rows[0]] for column in columns))
-            parts.append(spread(found, len(rows)))
+            parts.append(broadcast(found, len(rows)))
             check_output(name, sum(part.nbytes for part in parts), values, *columns)
         order = np.argsort(np.concatenate(list(groups.values())), kind="stable")
         return pa.concat_arrays(parts).take(pa.array(order))
@@ -238,12 +237,12 @@ def per_distinct(name: str, compute: Compute) -> Compute:
 
 
 def on_arrays(compute: Compute) -> Compute:
-    """Let a function that wants arrays take scalars too."""
+    """Wrap a function of arrays to accept scalars too."""
 
     def with_arrays(*values: Value) -> Value:
         lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
         num_rows = lengths[0] if lengths else 1
-        found = compute(*(spread(value, num_rows) for value in values))
+        found = compute(*(broadcast(value, num_rows) for value in values))
         return found if lengths else found[0]
 
     return with_arrays

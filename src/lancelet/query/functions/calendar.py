@@ -1,11 +1,11 @@
-"""Dates and times by the calendar: adding months, taking parts, truncating.
+"""Calendar arithmetic: add months, extract parts, truncate.
 
-    2024-01-31 + 1 month      2024-02-29: the day is cut to what the month has
+    2024-01-31 + 1 month      2024-02-29: limited to the last day of the month
     date_part('dow', ...)     Sunday is 0; 'isodow' counts Monday 1 to Sunday 7
-    date_trunc('week', ...)   back to Monday
+    date_trunc('week', ...)   the preceding Monday
 
-A timestamp with a zone is read on that zone's clock, and put back into the zone afterwards.
-Where a clock shows a time twice the earlier one is meant, where it skips one the later.
+Timestamps with a zone are converted to local time and back. An ambiguous local time refers to the
+earlier instant; a nonexistent one is moved forward.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRUNCATED: Final = (
 
 
 def unit_of_interval(interval: pa.Scalar) -> str | None:
-    """Return the unit that the clock part of an interval needs, or None if it has none."""
+    """Return the coarsest unit for the time part of an interval, or None if it has none."""
     if not interval.is_valid or not interval.as_py().nanoseconds:
         return None
     nanoseconds = interval.as_py().nanoseconds
@@ -36,9 +36,9 @@ def unit_of_interval(interval: pa.Scalar) -> str | None:
 
 
 def add_interval(value: Value, interval: Value, result: pa.DataType, *, negative: bool) -> Value:
-    """Return dates or timestamps moved by a constant interval."""
+    """Add a constant interval to dates or timestamps."""
     if not isinstance(interval, pa.Scalar):
-        raise CoercionError("only a constant interval can be added")
+        raise CoercionError("only constant intervals can be added")
     if not interval.is_valid:
         return (
             pa.scalar(None, result)
@@ -63,7 +63,7 @@ def add_interval(value: Value, interval: Value, result: pa.DataType, *, negative
 
 
 def _moved(clock: pa.Array, months: int, days: int) -> pa.Array:
-    """Return clock times moved by whole months, cut to the length of the month, then by days."""
+    """Add months, limited to the last day of the month, then days to local times."""
     unit = clock.type.unit
     instants = clock.cast(pa.int64()).fill_null(0).to_numpy().view(f"datetime64[{unit}]")
     day = instants.astype("datetime64[D]")
@@ -82,7 +82,7 @@ def _moved(clock: pa.Array, months: int, days: int) -> pa.Array:
 
 
 def on_clock(value: Value) -> Value:
-    """Return zoned timestamps as what the clock of their zone shows, others as they are."""
+    """Convert timestamps with a zone to local times; return others unchanged."""
     zoned = pa.types.is_timestamp(value.type) and value.type.tz is not None
     return pc.local_timestamp(value) if zoned else value
 
@@ -103,9 +103,11 @@ def date_part(part: str, value: Value) -> Value:
     if pa.types.is_date(clock.type):
         clock = clock.cast(pa.timestamp("s"))
     if name not in _PARTS:
-        raise CoercionError(f"{part!r} is no part of a time; known are epoch, {', '.join(_PARTS)}")
+        raise CoercionError(
+            f"unknown date part {part!r}; expected one of epoch, {', '.join(_PARTS)}"
+        )
     if pa.types.is_time(clock.type) and name not in _CLOCK_PARTS:
-        raise CoercionError(f"a time of day has no {part!r}")
+        raise CoercionError(f"a time of day has no part {part!r}")
     return _PARTS[name](clock).cast(pa.int32())
 
 
@@ -160,11 +162,11 @@ _PARTS: Final[dict[str, Callable[[Value], Value]]] = {
 
 
 def date_trunc(unit: str, value: Value) -> Value:
-    """Return timestamps cut down to the start of their year, month, ... second."""
+    """Truncate timestamps to a unit from year to second."""
     name = unit.lower()
     if name not in _TRUNCATED:
         raise CoercionError(
-            f"{unit!r} is no unit to truncate to; known are {', '.join(_TRUNCATED)}"
+            f"unknown truncation unit {unit!r}; expected one of {', '.join(_TRUNCATED)}"
         )
     zone = value.type.tz
     cut = pc.floor_temporal(on_clock(value), unit=name, week_starts_monday=True)
@@ -172,7 +174,7 @@ def date_trunc(unit: str, value: Value) -> Value:
 
 
 def to_unix_seconds(value: Value) -> Value:
-    """Return seconds since 1970, cut towards zero."""
+    """Return seconds since 1970, truncated toward zero."""
     if pa.types.is_date(value.type):
         value = value.cast(pa.timestamp("s"))
     ticks = value.cast(pa.int64())

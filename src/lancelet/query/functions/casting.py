@@ -1,13 +1,13 @@
-"""Casts with the results of SQL where Arrow's own differ, and strict about what does not fit.
+"""Casts with SQL semantics where Arrow differs; values that do not fit are an error.
 
-    CAST(2.9 AS INT)            2, cut towards zero; NaN and 1e20 are errors
+    CAST(2.9 AS INT)            2, truncated toward zero; NaN and 1e20 are errors
     CAST(1.005 AS DECIMAL(3,2)) rounded half up
     CAST(1.0e0 AS STRING)       '1.0'                CAST(TIMESTAMP ... AS STRING)  with a 'T'
-    CAST(ts AS TIMESTAMP(0))    cut down to seconds
-    naive to zoned timestamp    read on the zone's clock; zoned to naive gives UTC
+    CAST(ts AS TIMESTAMP(0))    truncated to seconds
+    naive to zoned timestamp    local time of the zone; zoned to naive returns UTC
 
-`or_null` (TRY_CAST) turns what does not fit into null. The values that fail are found by
-halving, so a few bad values among many cost a few casts.
+`or_null` (TRY_CAST) converts values that do not fit to null. Failing values are located by
+bisection, so a few of them cost a few casts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNIT_NAMES: Final = {"s": "second", "ms": "millisecond", "us": "microsecond"}
 
 
 def cast(value: Value, target: pa.DataType, *, or_null: bool) -> Value:
-    """Return plain values as another type; `pa.ArrowInvalid` says which value does not fit."""
+    """Cast plain values to another type; `pa.ArrowInvalid` names the first value that fails."""
     if value.type == target:
         return value
     if isinstance(value, pa.Scalar):
@@ -57,7 +57,7 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(target) and (
         pa.types.is_floating(source) or pa.types.is_decimal(source)
     ):
-        # NaN and numbers out of range fail in the checked cast; a fraction must not.
+        # The checked cast must reject NaN and numbers out of range, but accept fractions.
         return pc.trunc(values).cast(target)
     if pa.types.is_decimal(target):
         return _to_decimal(values, target)
@@ -79,7 +79,7 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _checked_times(values: pa.Array) -> pa.Array:
-    """Refuse times of day outside of a day, which Arrow makes without a word."""
+    """Raise for times of day out of range, which Arrow casts without an error."""
     if pa.types.is_time(values.type):
         values.validate(full=True)
     return values
@@ -94,7 +94,7 @@ def _to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_time(source):
         return _short_fractions(values.cast(pa.string())).cast(target)
     if pa.types.is_duration(source):
-        raise pa.ArrowInvalid("a duration has no text; take its parts with date_part")
+        raise pa.ArrowInvalid("durations cannot be cast to text; extract parts with date_part")
     return values.cast(target)
 
 
@@ -116,7 +116,7 @@ def _timestamps_to_text(values: pa.Array) -> pa.Array:
 
 
 def _short_fractions(texts: pa.Array) -> pa.Array:
-    """Print fractions in groups of three digits, as many as are needed."""
+    """Trim fractional seconds to the fewest groups of three digits."""
     texts = pc.replace_substring_regex(texts, r"(\.\d*?)(000)+$", r"\1")
     return pc.replace_substring_regex(texts, r"\.$", "")
 
@@ -126,7 +126,7 @@ def _to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(source) and source.scale > target.scale:
         values = pc.round(values, target.scale, "half_towards_infinity")
     if pa.types.is_integer(source):
-        # Arrow wants room for every int64, even if the values are small.
+        # Arrow requires enough precision for every int64, even if the values are small.
         values = values.cast(pa.decimal256(_WIDEST_DECIMAL, target.scale))
     if pa.types.is_floating(source):
         values = values.cast(pa.float64())
@@ -134,7 +134,7 @@ def _to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimals_to_doubles(values: pa.Array) -> pa.Array:
-    """Divide once, so that 0.3 is the double 0.3; Arrow multiplies by an inexact power."""
+    """Convert by one division, so 0.3 is the double 0.3; Arrow multiplies by an inexact power."""
     data = values.buffers()[1]
     halves = np.frombuffer(data, np.int64) if data is not None else np.empty(0, np.int64)
     digits = halves[2 * values.offset : 2 * (values.offset + len(values)) : 2]
@@ -149,7 +149,7 @@ def _between_times(values: pa.Array, target: pa.DataType) -> pa.Array:
             return off_clock(values.cast(pa.timestamp(target.unit)), target.tz)
         return values.cast(target, safe=pa.types.is_date(source))
     if not pa.types.is_timestamp(target):
-        # A date or a time of day is what the clock of the zone shows.
+        # Dates and times of day are taken from the local time of the zone.
         return on_clock(values).cast(target, safe=False)
     if NANOSECONDS[target.unit] > NANOSECONDS[source.unit]:
         values = pc.floor_temporal(values, unit=_UNIT_NAMES[target.unit])

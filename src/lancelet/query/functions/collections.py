@@ -1,12 +1,11 @@
-"""Functions that make lists, structs and maps, a call of Python for each row.
+"""Functions that return lists, structs and maps, evaluated in Python row by row.
 
     array_append([1, 2], 3)        [1, 2, 3]
     array_union([1, 2], [2, 5])    [1, 2, 5]
     named_struct('a', 1)           {a: 1}
     map_keys(MAP ['a'], [1])       ['a']
 
-Items are compared as values, and null is equal to null. Functions that search lists are in `lists`,
-where kernels compute them.
+Nulls are equal to each other when items are compared. Vectorized list functions are in `lists`.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from lancelet.values import dataclass, replace
 _List = list[Any]
 
 _ITEM_BYTES: Final = 8
-"""The least memory of an item of a list that a function makes."""
+"""Minimum bytes of a list item in a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayFunction(Function):
-    """A function of lists and items, which meet in one type of items.
+    """A function of lists and items that have a common item type.
 
-    `kinds` has a letter for each parameter: `l` list, `i` item, `n` integer, `t` text; the last
-    one may come again if the function `repeats`. `result` is what it gives: `l`, `i`, or a type.
+    `kinds` has a letter for each parameter: `l` list, `i` item, `n` integer, `t` text. With
+    `repeats`, the last one is variadic. `result` is `l`, `i` or a type.
     """
 
     kinds: str = ""
@@ -57,30 +56,32 @@ class ArrayFunction(Function):
     def signature(
         self, types: Sequence[pa.DataType]
     ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
-        """Return the types to convert arguments to and the result's, or raise `CoercionError`."""
+        """Return the argument types and the result type, or raise `CoercionError`."""
         least = len(self.kinds) - self.optional
         if len(types) < least or (len(types) > len(self.kinds) and not self.repeats):
-            raise CoercionError(f"{self.names[0]} does not take {len(types)} arguments")
+            raise CoercionError(f"{self.names[0]} does not accept {len(types)} arguments")
         kinds = (self.kinds + self.kinds[-1] * len(types))[: len(types)]
         pairs = list(zip(kinds, types, strict=True))
         found = [self._item(kind, given) for kind, given in pairs if kind in "li"]
         item = reduce(common_type, found, pa.null())
-        wanted = {"l": pa.list_(item), "i": item, "n": pa.int64(), "t": pa.string()}
+        types_by_kind = {"l": pa.list_(item), "i": item, "n": pa.int64(), "t": pa.string()}
         for kind, given in pairs:
             take = {"n": integer, "t": text}.get(kind)
             if take is not None and take(plain(given)) is None:
-                raise CoercionError(f"{self.names[0]} does not take {given}")
+                raise CoercionError(f"{self.names[0]} does not support {given}")
         gives = (
-            wanted.get(self.result, self.result) if isinstance(self.result, str) else self.result
+            types_by_kind.get(self.result, self.result)
+            if isinstance(self.result, str)
+            else self.result
         )
-        return tuple(wanted[kind] for kind in kinds), gives
+        return tuple(types_by_kind[kind] for kind in kinds), gives
 
     def _item(self, kind: str, data_type: pa.DataType) -> pa.DataType:
         found = plain(data_type)
         if kind == "i" or pa.types.is_null(found):
             return found
         if not is_any_list(found):
-            raise CoercionError(f"{self.names[0]} does not take {data_type}")
+            raise CoercionError(f"{self.names[0]} does not support {data_type}")
         return plain(found.value_type)
 
 
@@ -98,7 +99,7 @@ def _arrays(
     repeats: bool = False,
     with_nulls: bool = False,
 ) -> ArrayFunction:
-    """Return a function under names with `array_` and `list_`."""
+    """Create a function with the name prefixes `array_` and `list_`."""
     every = tuple(f"{kind}_{name}" for name in names.split() for kind in ("array", "list"))
 
     def compute(*columns: Value) -> Value:
@@ -127,7 +128,7 @@ def _arrays(
 
 
 def _bounded(name: str, count: Callable[..., int], compute: Compute) -> Compute:
-    """Make a function refuse arguments for which it would give too many items.
+    """Wrap a function to raise if its result would have too many items.
 
     `count` returns the number of items for the arguments of one row.
     """
@@ -158,7 +159,7 @@ def _each_with_nulls(call: Callable[..., Any], gives: pa.DataType) -> Compute:
 
 
 def _key(value: Any) -> Any:
-    """Return what equal values have in common, and can be hashed."""
+    """Return a hashable key that is equal for equal values."""
     return repr(value) if isinstance(value, list | dict) else value
 
 
@@ -175,25 +176,25 @@ def _except(left: _List, right: _List) -> _List:
 
 
 def _intersect(left: _List, right: _List) -> _List:
-    wanted = set(map(_key, right))
-    return [value for value in _first_seen(left) if _key(value) in wanted]
+    keys = set(map(_key, right))
+    return [value for value in _first_seen(left) if _key(value) in keys]
 
 
 def _concat(*lists: _List | None) -> _List | None:
-    known = [each for each in lists if each is not None]
-    return [value for each in known for value in each] if known else None
+    present = [each for each in lists if each is not None]
+    return [value for each in present for value in each] if present else None
 
 
 def _remove(values: _List | None, unwanted: Any, count: int | None) -> _List | None:
     if values is None or unwanted is None or count is None:
         return None
-    kept, left = [], count
+    remaining, left = [], count
     for value in values:
         if left > 0 and _key(value) == _key(unwanted):
             left -= 1
         else:
-            kept.append(value)
-    return kept
+            remaining.append(value)
+    return remaining
 
 
 def _replace(values: _List | None, old: Any, new: Any, count: int | None) -> _List | None:
@@ -217,17 +218,19 @@ def _resize(values: _List | None, size: int | None, by: Any = None) -> _List | N
 
 def _sort(values: _List, order: str = "ASC", nulls: str = "NULLS FIRST") -> _List:
     if order.upper() not in {"ASC", "DESC"}:
-        raise CoercionError(f"array_sort: the order is ASC or DESC, not {order!r}")
+        raise CoercionError(f"array_sort: the order must be ASC or DESC, found {order!r}")
     if nulls.upper() not in {"NULLS FIRST", "NULLS LAST"}:
-        raise CoercionError(f"array_sort: nulls are NULLS FIRST or NULLS LAST, not {nulls!r}")
-    known = [value for value in values if value is not None]
-    # In the order of Arrow: NaN is greater than all numbers.
-    known.sort(
+        raise CoercionError(
+            f"array_sort: the null order must be NULLS FIRST or NULLS LAST, found {nulls!r}"
+        )
+    present = [value for value in values if value is not None]
+    # As in Arrow, NaN is greater than all numbers.
+    present.sort(
         key=lambda value: (value != value, value),  # noqa: PLR0124 - only NaN differs from itself
         reverse=order.upper() == "DESC",
     )
-    absent = [None] * (len(values) - len(known))
-    return absent + known if nulls.upper() == "NULLS FIRST" else known + absent
+    absent = [None] * (len(values) - len(present))
+    return absent + present if nulls.upper() == "NULLS FIRST" else present + absent
 
 
 def _repeat(value: Any, times: int | None) -> _List | None:
@@ -248,12 +251,12 @@ def _numbers(values: _List) -> list[float] | None:
     return None if any(value is None for value in values) else [float(value) for value in values]
 
 
-def _pairs(left: _List, right: _List, what: str) -> list[tuple[float, float]] | None:
+def _pairs(left: _List, right: _List, function: str) -> list[tuple[float, float]] | None:
     first, second = _numbers(left), _numbers(right)
     if first is None or second is None:
         return None
     if len(first) != len(second):
-        raise CoercionError(f"{what}: the lists have {len(first)} and {len(second)} items")
+        raise CoercionError(f"{function}: the lists have {len(first)} and {len(second)} items")
     return list(zip(first, second, strict=True))
 
 
@@ -276,11 +279,11 @@ def _cosine_distance(left: _List, right: _List) -> float | None:
 
 
 def _normalize(values: _List) -> list[float] | None:
-    known = _numbers(values)
-    if known == []:
+    numbers = _numbers(values)
+    if numbers == []:
         return []
-    norm = 0.0 if known is None else math.sqrt(sum(value * value for value in known))
-    return [value / norm for value in known] if known is not None and norm else None
+    norm = 0.0 if numbers is None else math.sqrt(sum(value * value for value in numbers))
+    return [value / norm for value in numbers] if numbers is not None and norm else None
 
 
 def _series(*bounds: int, is_inclusive: bool) -> range:
@@ -291,9 +294,11 @@ def _series(*bounds: int, is_inclusive: bool) -> range:
 
 
 def _num_items(*bounds: int | None, is_inclusive: bool) -> int:
-    known = [bound for bound in bounds if bound is not None]
-    found = _series(*known, is_inclusive=is_inclusive) if len(known) == len(bounds) else range(0)
-    # The length of a range of more than 2^63 items is an error.
+    present = [bound for bound in bounds if bound is not None]
+    found = (
+        _series(*present, is_inclusive=is_inclusive) if len(present) == len(bounds) else range(0)
+    )
+    # `len` of a range with more than 2^63 items raises.
     return max(0, (found.stop - found.start) // found.step)
 
 
@@ -349,7 +354,7 @@ def _ndims(lists: pa.Array) -> pa.Array:
 
 
 def _zipped(types: Sequence[pa.DataType]) -> pa.DataType:
-    parts = [(str(place), plain(each.value_type)) for place, each in enumerate(types, 1)]
+    parts = [(str(number), plain(each.value_type)) for number, each in enumerate(types, 1)]
     return pa.list_(pa.struct(parts))
 
 
@@ -362,8 +367,8 @@ def _zip(*lists: Value) -> Value:
         longest = max(len(each or ()) for each in row)
         return [
             {
-                str(place): each[index] if each is not None and index < len(each) else None
-                for place, each in enumerate(row, 1)
+                str(number): each[index] if each is not None and index < len(each) else None
+                for number, each in enumerate(row, 1)
             }
             for index in range(longest)
         ]
@@ -372,7 +377,7 @@ def _zip(*lists: Value) -> Value:
 
 
 def _row_type(types: Sequence[pa.DataType]) -> pa.DataType:
-    return pa.struct([(f"c{place}", each) for place, each in enumerate(types)])
+    return pa.struct([(f"c{index}", each) for index, each in enumerate(types)])
 
 
 @on_arrays
@@ -382,7 +387,7 @@ def _row(*columns: pa.Array) -> pa.Array:
 
 
 def _named(*arguments: Value) -> Value:
-    names = [constant(name, "the name of a field") for name in arguments[::2]]
+    names = [constant(name, "the field name") for name in arguments[::2]]
 
     @on_arrays
     def compute(*columns: pa.Array) -> pa.Array:
@@ -451,7 +456,7 @@ def _map(keys: pa.Array, values: pa.Array) -> pa.Array:
         if len(names) != len(items):
             raise CoercionError(f"map: there are {len(names)} keys and {len(items)} values")
         if len(set(map(_key, names))) != len(names):
-            raise CoercionError("map: a key comes twice")
+            raise CoercionError("map: duplicate key")
         rows.append(list(zip(names, items, strict=True)))
     return pa.array(rows, _map_type([keys.type, values.type]))
 
@@ -476,10 +481,10 @@ COLLECTION_FUNCTIONS: Final = (
     _arrays(
         "positions",
         "li",
-        lambda values, wanted: (
+        lambda values, item: (
             None
             if values is None
-            else [place for place, v in enumerate(values, 1) if _key(v) == _key(wanted)]
+            else [index for index, v in enumerate(values, 1) if _key(v) == _key(item)]
         ),
         pa.list_(pa.uint64()),
         with_nulls=True,
@@ -566,4 +571,4 @@ COLLECTION_FUNCTIONS: Final = (
     ),
     Function(("map",), (a_list, a_list), _map_type, _map, can_fail=True),
 )
-"""Functions that make lists, structs and maps."""
+"""All functions that return lists, structs and maps."""

@@ -1,13 +1,13 @@
 """Functions of JSON columns, stored as text or as JSONB.
 
     json_extract(js, '$.a.b')      the value as JSON text: '"x"', '1', '[1,2]'
-    json_get(js, 'a')              a member or an item, as JSONB
-    json_get_string, _int, _float, _bool(js, 'a')     the same as a plain value
-    json_exists(js, '$.a')         whether a path leads anywhere
+    json_get(js, 'a')              a member or an element, as JSONB
+    json_get_string, _int, _float, _bool(js, 'a')     the same as an SQL value
+    json_exists(js, '$.a')         whether a path matches
     json_array_contains(js, '$.a', 'x'), json_array_length(js, '$.a')
 
-These parse documents in Python, each different document once; they are the only functions
-that do. A value of another kind than was asked for is an error, JSON null is null.
+Each distinct document is parsed once, in Python. A value of another type than requested is an
+error; JSON null is null.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _document(data_type: pa.DataType) -> pa.DataType | None:
     return data_type if is_text(data_type) or is_bytes(data_type) else None
 
 
-def _over_documents(read: Callable[..., Any], what: str, gives: pa.DataType) -> Compute:
-    """Return a function of documents and constants, computed once per different document."""
+def _over_documents(read: Callable[..., Any], name: str, gives: pa.DataType) -> Compute:
+    """Return a function of documents and constants, computed once per distinct document."""
 
     def compute(documents: Value, *arguments: Value) -> Value:
-        constants = [constant(argument, what) for argument in arguments]
+        constants = [constant(argument, name) for argument in arguments]
         if any(each is None for each in constants):
             return pa.scalar(None, gives)
         if isinstance(documents, pa.Scalar):
@@ -61,13 +61,13 @@ def _parsed(documents: pa.Array) -> list[Json]:
     try:
         return [json.loads(text) for text in texts.to_pylist()]
     except json.JSONDecodeError as error:
-        raise CoercionError(f"a value is no JSON document: {error}") from error
+        raise CoercionError(f"not a JSON document: {error}") from error
     except RecursionError as error:
-        raise CoercionError("a JSON document is nested too deeply") from error
+        raise CoercionError("the JSON document is nested too deeply") from error
 
 
 def print_document(value: Json) -> str:
-    """Return the JSON text of a value as a JSON column would give it back.
+    """Return the JSON text of a value, as returned by a JSON column.
 
     >>> print_document({"b": 1e-7, "a": [1.0, None]})
     '{"a":[1.0,null],"b":1e-7}'
@@ -76,7 +76,7 @@ def print_document(value: Json) -> str:
 
 
 def _written(value: Json) -> pa.Array:
-    """Return one document as a JSON column stores it."""
+    """Return a document in the storage format of JSON columns."""
     return documents_to_storage(pa.array([json.dumps(value)]))
 
 
@@ -112,14 +112,16 @@ def _plain_member(convert: Callable[[Json], Any]) -> Callable[[Json, str], Any]:
     return read
 
 
-def _refusal(value: Json, wanted: str) -> CoercionError:
+def _refusal(value: Json, expected: str) -> CoercionError:
     shown = print_document(value)
-    return CoercionError(f"the JSON value {shown[:60]} is no {wanted}; json_extract gives its text")
+    return CoercionError(
+        f"the JSON value {shown[:60]} is not a {expected}; json_extract returns its text"
+    )
 
 
 def _as_text(value: Json) -> str:
     if isinstance(value, (list, dict)):
-        raise _refusal(value, "text")
+        raise _refusal(value, "string")
     return value if isinstance(value, str) else print_document(value)
 
 
@@ -143,18 +145,18 @@ def _as_float(value: Json) -> float:
     return found
 
 
-def _as_truth(value: Json) -> bool:
+def _to_boolean(value: Json) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in _TRUTHS:
         return _TRUTHS[value.lower()]
-    raise _refusal(value, "truth value")
+    raise _refusal(value, "boolean")
 
 
-def _array_contains(document: Json, path: str, wanted: str) -> bool:
+def _array_contains(document: Json, path: str, value: str) -> bool:
     for found in find_values(document, path):
         items = found if isinstance(found, list) else []
-        if any(print_document(item) in {wanted, f'"{wanted}"'} for item in items):
+        if any(print_document(item) in {value, f'"{value}"'} for item in items):
             return True
     return False
 
@@ -197,6 +199,6 @@ JSON_FUNCTIONS: Final = (
     _getter("json_get_string", pa.string(), _as_text),
     _getter("json_get_int", pa.int64(), _as_integer),
     _getter("json_get_float", pa.float64(), _as_float),
-    _getter("json_get_bool", pa.bool_(), _as_truth),
+    _getter("json_get_bool", pa.bool_(), _to_boolean),
 )
-"""Every function of JSON documents."""
+"""All functions of JSON documents."""

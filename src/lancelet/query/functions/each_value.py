@@ -1,10 +1,10 @@
-"""Functions that no kernel of Arrow computes: a call of Python for each value.
+"""Functions without an Arrow kernel, evaluated in Python value by value.
 
     levenshtein('kitten', 'sitting')     3
     translate('hello', 'lo', '01')       he001
     md5('a')                             0cc175b9c0f1b6a831c399e269772661
 
-They give null where an argument is null, and cost about a microsecond a value.
+They return null for null arguments and take about a microsecond per value.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DAY: Final = 86_400 * 10**9
 
 
 def each(function: Callable[..., Any], gives: pa.DataType) -> Compute:
-    """Return a function of columns that calls one of values where no argument is null."""
+    """Vectorize a function of single values; rows with a null argument are null."""
 
     @on_arrays
     def compute(*columns: pa.Array) -> pa.Array:
@@ -84,10 +84,10 @@ def _factorial(value: int) -> int:
 def _of_integers(function: Callable[[Any, Any], Any]) -> Compute:
     @on_arrays
     def compute(left: pa.Array, right: pa.Array) -> pa.Array:
-        known = pc.and_(left.is_valid(), right.is_valid())
+        is_valid = pc.and_(left.is_valid(), right.is_valid())
         numbers = (pc.fill_null(side, 0).to_numpy() for side in (left, right))
         found = pa.array(function(*numbers), pa.int64())
-        return pc.if_else(known, found, pa.scalar(None, pa.int64()))
+        return pc.if_else(is_valid, found, pa.scalar(None, pa.int64()))
 
     return compute
 
@@ -107,12 +107,12 @@ def _chr(value: int) -> str:
     try:
         return chr(value)
     except (ValueError, OverflowError) as error:
-        raise CoercionError(f"chr: no character has the number {value}") from error
+        raise CoercionError(f"chr: {value} is not a code point") from error
 
 
-def _find_in_set(wanted: str, members: str) -> int:
-    known = members.split(",")
-    return known.index(wanted) + 1 if wanted in known else 0
+def _find_in_set(value: str, members: str) -> int:
+    items = members.split(",")
+    return items.index(value) + 1 if value in items else 0
 
 
 def _levenshtein(left: str, right: str) -> int:
@@ -135,8 +135,8 @@ def _substr_index(value: str, delimiter: str, count: int) -> str:
 
 def _translate(value: str, old: str, new: str) -> str:
     table: dict[int, str] = {}
-    for place, letter in enumerate(old):
-        table.setdefault(ord(letter), new[place] if place < len(new) else "")
+    for index, letter in enumerate(old):
+        table.setdefault(ord(letter), new[index] if index < len(new) else "")
     return value.translate(table)
 
 
@@ -150,24 +150,24 @@ def _to_hex(value: int) -> str:
 
 
 def _regexp_instr(values: Value, pattern: Value, *rest: Value) -> Value:
-    """Return where a match begins, in characters from 1; 0 without one."""
-    wanted = constant(pattern, "a regular expression")
-    if wanted is None:
+    """Return the position of a match in characters from 1, or 0 if there is none."""
+    text = constant(pattern, "a regular expression")
+    if text is None:
         return pa.scalar(None, pa.int64())
     try:
-        expression = re.compile(wanted)
+        expression = re.compile(text)
     except re.error as error:
         raise CoercionError(f"not a regular expression: {error}") from error
 
-    def place(value: str, start: int = 1, count: int = 1) -> int:
+    def position(value: str, start: int = 1, count: int = 1) -> int:
         if start < 1 or count < 1:
-            raise CoercionError("regexp_instr: the start and the number of a match count from 1")
+            raise CoercionError("regexp_instr: the start and the match number must be at least 1")
         for number, match in enumerate(expression.finditer(value, start - 1), 1):
             if number == count:
                 return match.start() + 1
         return 0
 
-    return each(place, pa.int64())(values, *rest)
+    return each(position, pa.int64())(values, *rest)
 
 
 # --- bytes -----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _encode(value: str | bytes, form: str) -> str:
             return base64.b64encode(_bytes(value)).decode().rstrip("=")
         case "base64pad":
             return base64.b64encode(_bytes(value)).decode()
-    raise CoercionError(f"encode: the encodings are hex, base64 and base64pad, not {form!r}")
+    raise CoercionError(f"encode: unknown encoding {form!r}; expected hex, base64 or base64pad")
 
 
 def _decode(value: str | bytes, form: str) -> bytes:
@@ -198,8 +198,8 @@ def _decode(value: str | bytes, form: str) -> bytes:
                 bare = given.rstrip(b"=")
                 return base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise CoercionError(f"decode: the text is not {form}: {error}") from error
-    raise CoercionError(f"decode: the encodings are hex, base64 and base64pad, not {form!r}")
+        raise CoercionError(f"decode: the text is not valid {form}: {error}") from error
+    raise CoercionError(f"decode: unknown encoding {form!r}; expected hex, base64 or base64pad")
 
 
 def _hash(name: str) -> Callable[[str | bytes], bytes]:
@@ -215,7 +215,9 @@ def _digest(values: Value, method: Value) -> Value:
     if name is None:
         return pa.scalar(None, pa.binary())
     if name not in _DIGESTS:
-        raise CoercionError(f"digest: the methods are {', '.join(_DIGESTS)}, not {name!r}")
+        raise CoercionError(
+            f"digest: unknown method {name!r}; expected one of {', '.join(_DIGESTS)}"
+        )
     return each(_hash(name), pa.binary())(values)
 
 
@@ -246,7 +248,7 @@ def _to_time(value: str) -> dt.time:
             return dt.datetime.strptime(value, form).time()  # noqa: DTZ007 - times have no zone
         except ValueError:
             continue
-    raise CoercionError(f"to_time: {value!r} is no time such as 12:30:00")
+    raise CoercionError(f"to_time: {value!r} is not a time such as 12:30:00")
 
 
 def _to_local_time(values: Value) -> Value:
@@ -264,7 +266,7 @@ def _interval(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def _date_bin(width: Value, values: Value, origin: Value | None = None) -> Value:
-    """Return the begin of the interval that a time is in, counted from 1970 or from an origin."""
+    """Return the start of the interval that contains a time, aligned to 1970 or an origin."""
     span = constant(width, "the width of date_bin")
     start = None if origin is None else constant(origin, "the origin of date_bin")
     if span is None or (origin is not None and start is None):
@@ -274,7 +276,7 @@ def _date_bin(width: Value, values: Value, origin: Value | None = None) -> Value
     ticks = _NANOSECONDS[values.type.unit]
     step = span.days * _DAY + span.nanoseconds
     if step <= 0 or step % ticks:
-        raise CoercionError("the width of date_bin must be a positive number of its times' units")
+        raise CoercionError("the width of date_bin must be a positive multiple of the time unit")
     step //= ticks
     shift = 0 if origin is None else int(origin.cast(values.type).value)
 
@@ -289,13 +291,13 @@ def _date_bin(width: Value, values: Value, origin: Value | None = None) -> Value
 
 def _month_bin(span: Any, values: Value, origin: Value | None) -> Value:
     if span.days or span.nanoseconds or span.months < 0 or origin is not None:
-        raise CoercionError("a width of months has no days, and no origin but 1970")
+        raise CoercionError("a width in months cannot be combined with days or an origin")
 
     @on_arrays
     def compute(times: pa.Array) -> pa.Array:
-        known = pc.fill_null(times, pa.scalar(0, times.type)).to_numpy(zero_copy_only=False)
-        months = known.astype("datetime64[M]").astype(np.int64) // span.months * span.months
-        begins = months.astype("datetime64[M]").astype(known.dtype)
+        filled = pc.fill_null(times, pa.scalar(0, times.type)).to_numpy(zero_copy_only=False)
+        months = filled.astype("datetime64[M]").astype(np.int64) // span.months * span.months
+        begins = months.astype("datetime64[M]").astype(filled.dtype)
         return pc.if_else(
             times.is_valid(), pa.array(begins, times.type), pa.scalar(None, times.type)
         )
@@ -396,4 +398,4 @@ VALUE_FUNCTIONS: Final = (
     Function(("arrow_typeof",), (anything,), pa.string(), _type_of),
     Function(("version",), (), pa.string(), lambda: pa.scalar(f"lancelet {__version__}")),
 )
-"""Functions of numbers, text, bytes and times that Arrow has no kernel for."""
+"""All functions without an Arrow kernel."""

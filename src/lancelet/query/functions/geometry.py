@@ -1,11 +1,11 @@
-"""Functions of geometries, as PostGIS and the reference name them.
+"""Geometric functions, named as in PostGIS and the reference.
 
     st_intersects(g, st_geomfromtext('POLYGON ((0 0, 4 0, 4 4, 0 0))'))
     st_distance(g, st_point(1.0, 2.0)) < 5
     st_astext(st_centroid(g))
 
-Geometries come as WKB: of a column of a GeoArrow type they are made by `st_geomfromarrow`, which is
-put around it where a filter is bound. All but reading coordinates is done by the package shapely.
+Geometries are WKB. When a filter is bound, columns of GeoArrow types are converted with
+`st_geomfromarrow`. The package shapely computes the functions, except for reading coordinates.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lancelet.query.functions.base import (
 )
 
 FROM_ARROW: Final = "st_geomfromarrow"
-"""Makes geometries of a column of a GeoArrow type, which the second argument names."""
+"""Converts a column of a GeoArrow type, named by the second argument, to geometries."""
 PREDICATES: Final = (
     "st_intersects",
     "st_contains",
@@ -50,7 +50,7 @@ PREDICATES: Final = (
     "st_coveredby",
     "st_equals",
 )
-"""What is true only of geometries whose boxes meet."""
+"""Predicates that imply intersecting bounding boxes."""
 
 _WKB: Final = pa.large_binary()
 _Shapes = npt.NDArray[Any]
@@ -68,7 +68,7 @@ _TYPE_NAMES: Final = (
 
 
 def _geometry(data_type: pa.DataType) -> pa.DataType | None:
-    """Take geometries, as WKB."""
+    """Accept geometries as WKB."""
     is_bytes = pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type)
     return _WKB if is_bytes or pa.types.is_null(data_type) else None
 
@@ -83,7 +83,7 @@ def is_geometric(function: str) -> bool:
 
 
 def _shapes_of(value: Value) -> _Shapes:
-    """Return geometries of shapely: one for each row, or one for all."""
+    """Return shapely geometries: one for each row, or a single one for a scalar."""
     one = isinstance(value, pa.Scalar)
     array = pa.array([value.as_py()], _WKB) if one else value
     try:
@@ -93,7 +93,7 @@ def _shapes_of(value: Value) -> _Shapes:
 
 
 def _rows_of(*values: Value) -> int | None:
-    """Return how many rows there are, or None if all values are constants."""
+    """Return the number of rows, or None if all values are scalars."""
     return next((len(value) for value in values if not isinstance(value, pa.Scalar)), None)
 
 
@@ -109,7 +109,7 @@ def _of_one(
     compute: Callable[[_Shapes], tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]],
     gives: pa.DataType,
 ) -> Compute:
-    """Return a function of one geometry; `compute` says too where it has no value."""
+    """Return a function of one geometry; `compute` returns values and a null mask."""
 
     def computed(value: Value) -> Value:
         shapes = _shapes_of(value)
@@ -134,7 +134,7 @@ def _of_two(name: str, gives: pa.DataType) -> Compute:
 
 
 def _number(name: str, kinds: tuple[int, ...] | None = None) -> Compute:
-    """Return a measure of geometries, which those of other kinds do not have."""
+    """Return a function that is null for geometries of other kinds."""
 
     def compute(shapes: _Shapes) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         found = np.asarray(getattr(shapely(), name)(shapes), np.float64)
@@ -150,15 +150,15 @@ def _lacks(shapes: _Shapes, kinds: tuple[int, ...] | None) -> npt.NDArray[np.boo
 
 
 def _length(shapes: _Shapes) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return how long lines are; what is not made of lines has no length."""
+    """Return the length of lines, and 0 for other geometries."""
     package = shapely()
     found = np.where(_lacks(shapes, _LINES), 0.0, package.length(shapes))
     return found, np.zeros(len(shapes), np.bool_)
 
 
-def _side(place: int) -> Compute:
+def _side(index: int) -> Compute:
     def compute(shapes: _Shapes) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        found = shapely().bounds(shapes)[:, place]
+        found = shapely().bounds(shapes)[:, index]
         return found, np.isnan(found)
 
     return _of_one(compute, pa.float64())
@@ -171,16 +171,16 @@ def _count(name: str, kinds: tuple[int, ...] | None = None) -> Compute:
     return _of_one(compute, pa.uint32())
 
 
-def _truth(compute: Callable[[_Shapes], npt.NDArray[np.bool_]]) -> Compute:
+def _boolean(compute: Callable[[_Shapes], npt.NDArray[np.bool_]]) -> Compute:
     return _of_one(lambda shapes: (compute(shapes), np.zeros(len(shapes), np.bool_)), pa.bool_())
 
 
 def _is_closed(shapes: _Shapes) -> npt.NDArray[np.bool_]:
-    """Return whether lines end where they begin; what is no line is closed."""
+    """Return whether the start and end of lines coincide; true for other geometries."""
     package = shapely()
     found = _lacks(shapes, _LINES)
-    for place in np.flatnonzero(~found & ~package.is_missing(shapes)).tolist():
-        found[place] = bool(package.is_closed(package.get_parts(shapes[place])).all())
+    for index in np.flatnonzero(~found & ~package.is_missing(shapes)).tolist():
+        found[index] = bool(package.is_closed(package.get_parts(shapes[index])).all())
     return found
 
 
@@ -199,7 +199,7 @@ def _reason(shapes: _Shapes) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
 
 
 def _shaped(compute: Callable[[_Shapes], _Shapes]) -> Compute:
-    """Return a function that makes another geometry of each."""
+    """Return a function that maps each geometry to a geometry."""
 
     def computed(value: Value) -> Value:
         found = render_wkb(np.atleast_1d(compute(_shapes_of(value))))
@@ -208,9 +208,9 @@ def _shaped(compute: Callable[[_Shapes], _Shapes]) -> Compute:
     return computed
 
 
-def _end(place: int) -> Compute:
+def _end(index: int) -> Compute:
     def compute(shapes: _Shapes) -> _Shapes:
-        found: _Shapes = shapely().get_point(shapes, place)
+        found: _Shapes = shapely().get_point(shapes, index)
         found[_lacks(shapes, (1, 2))] = None
         return found
 
@@ -228,7 +228,7 @@ def _simplified(value: Value, tolerance: Value) -> Value:
 def _as_text(value: Value) -> Value:
     package = shapely()
     found = package.to_wkt(_shapes_of(value), rounding_precision=-1)
-    # The reference writes neither the space before brackets nor those behind commas.
+    # The reference omits the spaces before parentheses and after commas.
     texts = [None if each is None else each.replace(" (", "(").replace(", ", ",") for each in found]
     array = pa.array(texts, pa.string())
     return array[0] if _rows_of(value) is None else array
@@ -273,9 +273,9 @@ def _point(*values: Value) -> Value:
         )
         for each in values
     ]
-    places = np.column_stack(columns).astype(np.float64)
-    made = shapely().points(places)
-    made[np.isnan(places).any(axis=1)] = None
+    coordinates = np.column_stack(columns).astype(np.float64)
+    made = shapely().points(coordinates)
+    made[np.isnan(coordinates).any(axis=1)] = None
     found = render_wkb(made)
     return found[0] if rows is None else found
 
@@ -299,10 +299,10 @@ _MEASURES: Final = {
     "st_numinteriorring": (_count("get_num_interior_rings", (3,)), pa.uint32()),
     "st_coorddim": (_of_one(_dimensions, pa.uint8()), pa.uint8()),
     "st_geometrytype": (_of_one(_type_name, pa.string()), pa.string()),
-    "st_isempty": (_truth(lambda shapes: shapely().is_empty(shapes)), pa.bool_()),
-    "st_isvalid": (_truth(lambda shapes: shapely().is_valid(shapes)), pa.bool_()),
+    "st_isempty": (_boolean(lambda shapes: shapely().is_empty(shapes)), pa.bool_()),
+    "st_isvalid": (_boolean(lambda shapes: shapely().is_valid(shapes)), pa.bool_()),
     "st_isvalidreason": (_of_one(_reason, pa.string()), pa.string()),
-    "st_isclosed": (_truth(_is_closed), pa.bool_()),
+    "st_isclosed": (_boolean(_is_closed), pa.bool_()),
     "st_astext": (_as_text, pa.string()),
     "st_asbinary": (_as_bytes, _WKB),
     "st_centroid": (_shaped(lambda shapes: shapely().centroid(shapes)), _WKB),
@@ -348,15 +348,15 @@ _GEOMETRIC: Final = frozenset({*_MEASURES, *_PAIRS, "st_distance", "st_simplify"
 
 
 def call_on_columns(function: Function, columns: Sequence[pa.Array]) -> pa.Array:
-    """Return what a function of geometries gives for columns whose schema is not known.
+    """Compute a geometric function for columns without a schema.
 
-    A struct of coordinates is a point. Lists of them may be of several kinds, so they are refused.
+    A struct of coordinates is a point. Lists of coordinates are ambiguous and rejected.
     """
     given: list[Value] = list(columns)
     if is_geometric(function.names[0]):
         given = [_point_of(column) if _is_point(column.type) else column for column in given]
     takes, _ = function.signature([column.type for column in given])
-    arguments = [column.cast(wanted) for column, wanted in zip(given, takes, strict=True)]
+    arguments = [column.cast(data_type) for column, data_type in zip(given, takes, strict=True)]
     if function.names[0] in _WITH_CONSTANT:
         arguments[-1] = _only(arguments[-1], function.names[0])
     return function.compute(*arguments)
@@ -372,7 +372,7 @@ def _point_of(column: pa.Array) -> pa.Array:
 
 
 def _only(column: pa.Array, name: str) -> pa.Scalar:
-    """Return the value that all rows of a column have."""
+    """Return the common value of all rows of a column."""
     if len(column.unique()) > 1:
         raise CoercionError(f"the last argument of {name} must be a constant")
     return column[0] if len(column) else pa.scalar(None, column.type)

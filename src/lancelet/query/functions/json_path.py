@@ -1,11 +1,11 @@
-"""JSON paths: `$.a.b[0]`, with wildcards, lists and ranges of positions.
+"""JSON paths: `$.a.b[0]`, with wildcards, lists and ranges of indices.
 
     $            the document            $.a, $["a"]    a member
-    $[0]         an item, from 0         $[last], $[last-1]   from the end
+    $[0]         an element, from 0      $[last], $[last-1]   from the end
     $[0,2]       several                 $[0 to 2]      a range, both ends included
-    $.*          all members             $[*]           all items
+    $.*          all members             $[*]           all elements
 
-A step that finds nothing gives nothing. On what is no array `[0]` and `[*]` find nothing.
+A step without a match returns no values. `[0]` and `[*]` match elements of arrays only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from lancelet.query.coercion import CoercionError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""A document, or a part of one."""
+"""A JSON document or a value within it."""
 
 Step: TypeAlias = Callable[[Any], Iterator[Json]]
 
@@ -33,7 +33,7 @@ _STEP: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_PLACE: Final = re.compile(r"(?P<last>last)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d+))?")
+_INDEX: Final = re.compile(r"(?P<last>last)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d+))?")
 
 
 @lru_cache(maxsize=256)
@@ -46,14 +46,14 @@ def parse_path(text: str) -> tuple[Step, ...]:
         match = _STEP.match(stripped, position)
         bare = match is not None and match.group("name") and stripped[position] != "."
         if match is None or (bare and steps) or (bare and stripped[0] == "$"):
-            raise CoercionError(f"{text!r} is no JSON path; write for example '$.a[0].b'")
+            raise CoercionError(f"{text!r} is not a JSON path; write for example '$.a[0].b'")
         steps.append(_step(match, text))
         position = match.end()
     return tuple(steps)
 
 
 def keys_of_path(text: str) -> tuple[str, ...] | None:
-    """Return the names of members that a path steps through, or None if it has other steps.
+    """Return the member names of a path, or None if it has other steps.
 
     >>> keys_of_path("$.a.b"), keys_of_path("x"), keys_of_path("$.a[0]")
     (('a', 'b'), ('x',), None)
@@ -65,7 +65,7 @@ def keys_of_path(text: str) -> tuple[str, ...] | None:
 
 
 def find_values(document: Json, path: str) -> list[Json]:
-    """Return every value that a path leads to.
+    """Return all values that a path matches.
 
     >>> find_values({"a": [1, 2, 3]}, "$.a[0 to 1]")
     [1, 2]
@@ -102,21 +102,21 @@ def _items(listed: str, text: str) -> Step:
     return items
 
 
-def _at(place: tuple[bool, int], length: int) -> int:
-    from_end, offset = place
+def _at(index: tuple[bool, int], length: int) -> int:
+    from_end, offset = index
     return length - 1 + offset if from_end else offset
 
 
 def _range(part: str, text: str) -> tuple[tuple[bool, int], tuple[bool, int]]:
-    ends = [_place(end.strip(), text) for end in re.split(r"\s+to\s+", part.strip())]
+    ends = [_parse_index(end.strip(), text) for end in re.split(r"\s+to\s+", part.strip())]
     if len(ends) > 2:
-        raise CoercionError(f"{part!r} in the JSON path {text!r} is no range")
+        raise CoercionError(f"{part!r} in the JSON path {text!r} is not a range")
     return ends[0], ends[-1]
 
 
-def _place(end: str, text: str) -> tuple[bool, int]:
-    match = _PLACE.fullmatch(end)
+def _parse_index(end: str, text: str) -> tuple[bool, int]:
+    match = _INDEX.fullmatch(end)
     if match is None or not end:
-        raise CoercionError(f"{end!r} in the JSON path {text!r} is no position")
+        raise CoercionError(f"{end!r} in the JSON path {text!r} is not an index")
     number = int(match.group("number") or 0)
     return bool(match.group("last")), -number if match.group("sign") == "-" else number

@@ -1,9 +1,9 @@
-"""Functions of lists, computed on all items at once.
+"""Vectorized list functions, computed on the flattened items of all lists.
 
     lists    [1, 2]  []  null  [3]        items [1 2 3]      stops [2 2 2 3]
     array_has(lists, 1)      hits [1 0 0] -> running total 0 1 1 1 -> true false null false
 
-Positions count from 1; negative ones count from the end; beyond the list there is null.
+Positions count from 1, negative ones from the end; positions out of range return null.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from lancelet.query.functions.base import (
 
 
 def items_of(lists: pa.Array) -> pa.Array:
-    """Return the items of all lists end to end, in a plain layout."""
+    """Return the flattened items of all lists, in their plain type."""
     flat = lists.flatten()
     storage = flat.storage if isinstance(flat, pa.ExtensionArray) else flat
     return storage.cast(plain(storage.type))
 
 
 def bounds_of(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return where the items of each list start and stop in `items_of`."""
+    """Return the start and stop of each list in `items_of`."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
     stops = pc.cumulative_sum(lengths)
     return pc.subtract(stops, lengths), stops
 
 
 def _counts(lists: pa.Array, hits: pa.Array) -> pa.Array:
-    """Return how many items of each list are hits; null for null lists."""
+    """Return the number of hits per list, null for null lists."""
     zero = pa.array([0], pa.int64())
     totals = pa.concat_arrays([zero, pc.cumulative_sum(pc.fill_null(hits, False).cast(pa.int64()))])
     starts, stops = bounds_of(lists)
@@ -55,7 +55,7 @@ def _counts(lists: pa.Array, hits: pa.Array) -> pa.Array:
 
 
 def _row_of_item(lists: pa.Array) -> pa.Array:
-    """Return the row of each item; unlike Arrow's kernel, without items that lie under nulls."""
+    """Return the row of each item; unlike Arrow's kernel, without items of null lists."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     return pa.array(np.repeat(np.arange(len(lists)), lengths))
 
@@ -71,14 +71,14 @@ def _is_empty(lists: pa.Array) -> pa.Array:
 
 
 @on_arrays
-def _has(lists: pa.Array, wanted: pa.Array) -> pa.Array:
-    hits = pc.equal(items_of(lists), wanted.take(_row_of_item(lists)))
+def _has(lists: pa.Array, values: pa.Array) -> pa.Array:
+    hits = pc.equal(items_of(lists), values.take(_row_of_item(lists)))
     found = pc.greater(_counts(lists, hits), 0)
-    return pc.if_else(wanted.is_valid(), found, pa.scalar(None, pa.bool_()))
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.bool_()))
 
 
-def _has_any(lists: Value, wanted: Value) -> Value:
-    values = _wanted_items(wanted)
+def _has_any(lists: Value, items: Value) -> Value:
+    values = _constant_items(items)
     if values is None:
         return pa.scalar(None, pa.bool_())
     return _any_of(lists, values)
@@ -93,8 +93,8 @@ def _any_of(lists: Value, values: pa.Array) -> Value:
     return compute(lists)
 
 
-def _has_all(lists: Value, wanted: Value) -> Value:
-    values = _wanted_items(wanted)
+def _has_all(lists: Value, items: Value) -> Value:
+    values = _constant_items(items)
     if values is None:
         return pa.scalar(None, pa.bool_())
     found: Value = pc.fill_null(pc.is_valid(lists), True)
@@ -104,17 +104,17 @@ def _has_all(lists: Value, wanted: Value) -> Value:
     return found
 
 
-def _wanted_items(wanted: Value) -> pa.Array | None:
-    if not isinstance(wanted, pa.Scalar):
-        raise CoercionError("the items to look for must be a constant list")
-    if not wanted.is_valid:
+def _constant_items(items: Value) -> pa.Array | None:
+    if not isinstance(items, pa.Scalar):
+        raise CoercionError("the searched items must be a constant list")
+    if not items.is_valid:
         return None
-    return items_of(pa.array([wanted], wanted.type))
+    return items_of(pa.array([items], items.type))
 
 
 @on_arrays
 def element_at(lists: pa.Array, position: pa.Array) -> pa.Array:
-    """Return the items at positions that count from 1, or from the end if negative."""
+    """Return the items at positions, which count from 1, or from the end if negative."""
     starts, stops = bounds_of(lists)
     forward = pc.add(starts, pc.subtract(position, 1))
     index = pc.if_else(pc.less(position, 0), pc.add(stops, position), forward)
@@ -124,14 +124,14 @@ def element_at(lists: pa.Array, position: pa.Array) -> pa.Array:
 
 
 @on_arrays
-def _position(lists: pa.Array, wanted: pa.Array) -> pa.Array:
-    """Return where an item first occurs, counting from 1."""
+def _position(lists: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the first position of an item, counted from 1."""
     rows = _row_of_item(lists)
-    hits = pc.fill_null(pc.equal(items_of(lists), wanted.take(rows)), False)
+    hits = pc.fill_null(pc.equal(items_of(lists), values.take(rows)), False)
     starts, _ = bounds_of(lists)
-    places = pc.indices_nonzero(hits).cast(pa.int64())
-    hit_rows = rows.take(places)
-    within = pc.add(pc.subtract(places, starts.take(hit_rows)), 1)
+    hit_indices = pc.indices_nonzero(hits).cast(pa.int64())
+    hit_rows = rows.take(hit_indices)
+    within = pc.add(pc.subtract(hit_indices, starts.take(hit_rows)), 1)
     return _reduced(within, hit_rows, len(lists), "min").cast(pa.uint64())
 
 
@@ -144,7 +144,7 @@ def _extreme(kind: str) -> Callable[..., Value]:
 
 
 def _reduced(values: pa.Array, rows: pa.Array, num_rows: int, kind: str) -> pa.Array:
-    """Return the least or greatest value of each row, null for rows without any."""
+    """Return the minimum or maximum per row, null for rows without values."""
     table = pa.table({"row": rows.cast(pa.int64()), "value": values})
     grouped = table.group_by("row").aggregate([("value", kind)])
     found = grouped.column(f"value_{kind}").combine_chunks()
@@ -167,11 +167,11 @@ def _to_string(lists: Value, separator: Value, null: Value | None = None) -> Val
             offsets = pa.concat_arrays([pa.array([0], pa.int64()), stops]).cast(pa.int32())
             items = pc.fill_null(texts.flatten(), for_null)
             texts = pa.ListArray.from_arrays(offsets, items)
-        kept = pc.is_valid(texts.flatten())
-        counts = pc.fill_null(_counts(texts, kept), 0)
+        is_valid = pc.is_valid(texts.flatten())
+        counts = pc.fill_null(_counts(texts, is_valid), 0)
         offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)])
         without_nulls = pa.ListArray.from_arrays(
-            offsets.cast(pa.int32()), texts.flatten().filter(kept)
+            offsets.cast(pa.int32()), texts.flatten().filter(is_valid)
         )
         joined = pc.binary_join(without_nulls, between)
         return pc.if_else(arrays.is_valid(), joined, pa.scalar(None, pa.string()))
@@ -187,7 +187,7 @@ def _list_or_null(data_type: pa.DataType) -> pa.DataType | None:
 def _slice(
     lists: pa.Array, begin: pa.Array, end: pa.Array, stride: pa.Array | None = None
 ) -> pa.Array:
-    """Return the items from one position to another, both included, in steps."""
+    """Return the items between two positions, both inclusive, with a stride."""
     steps = pa.repeat(pa.scalar(1, pa.int64()), len(lists)) if stride is None else stride
     present = lists.is_valid()
     for argument in (begin, end, steps):
@@ -204,8 +204,8 @@ def _slice(
     last = np.where(_numbers(end, 0) == 0, -1, last)
     first_ = np.maximum(first_, 0)
     last = np.where(step > 0, np.minimum(last, lengths - 1), np.maximum(last, 0))
-    spans = np.where(step > 0, last - first_, first_ - last)
-    counts = np.where((first_ < lengths) & (spans >= 0), spans // np.abs(step) + 1, 0)
+    distances = np.where(step > 0, last - first_, first_ - last)
+    counts = np.where((first_ < lengths) & (distances >= 0), distances // np.abs(step) + 1, 0)
     counts = np.where(present.to_numpy(zero_copy_only=False), counts, 0)
     stops = np.cumsum(counts)
     within = np.arange(stops[-1] if len(stops) else 0) - np.repeat(stops - counts, counts)
@@ -237,20 +237,20 @@ def _item(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 class _WithItem(Function):
-    """A function of a list and a value or a list, which meet in the type of the items."""
+    """A function of a list and a value or list, with a common item type."""
 
     __slots__ = ()
 
     def signature(
         self, types: Sequence[pa.DataType]
     ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
-        """Convert both to what the items of the list and the value have in common."""
+        """Return the argument types with the common item type, and the result type."""
         converted, gives = super().signature(types)
-        items, wanted = plain(converted[0].value_type), converted[1]
-        inner = plain(wanted.value_type) if is_any_list(wanted) else wanted
+        items, item = plain(converted[0].value_type), converted[1]
+        inner = plain(item.value_type) if is_any_list(item) else item
         shared = common_type(items, inner)
         lists = converted[0] if shared == items else pa.large_list(shared)
-        return (lists, pa.list_(shared) if is_any_list(wanted) else shared), gives
+        return (lists, pa.list_(shared) if is_any_list(item) else shared), gives
 
 
 def _halved(types: Sequence[pa.DataType]) -> pa.DataType:
@@ -324,4 +324,4 @@ LIST_FUNCTIONS: Final = (
         unify=True,
     ),
 )
-"""Every function of lists."""
+"""All vectorized list functions."""

@@ -1,4 +1,4 @@
-"""Every function that expressions may call, under each of its names."""
+"""The functions available in expressions, by name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ ALL_FUNCTIONS: Final[tuple[Function, ...]] = (
     *VALUE_FUNCTIONS,
     *COLLECTION_FUNCTIONS,
 )
-"""Every function, once."""
+"""All functions, without duplicates."""
 
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
     {name: function for function in ALL_FUNCTIONS for name in function.names}
 )
-"""Every function under each of its names."""
+"""All functions by each of their names."""
 
-assert len(FUNCTIONS) == sum(len(function.names) for function in ALL_FUNCTIONS), "a name twice"
+assert len(FUNCTIONS) == sum(len(function.names) for function in ALL_FUNCTIONS), (
+    "duplicate function name"
+)

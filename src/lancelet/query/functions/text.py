@@ -1,15 +1,15 @@
-r"""Functions of text.
+r"""String functions.
 
 Positions count characters from 1, as SQL does: `substr('abcd', 2, 2)` is 'bc', and
-`substr('abcd', 0, 2)` is 'a', since the place before the first character counts too.
+`substr('abcd', 0, 2)` is 'a', since position 0 precedes the first character.
 
-Regular expressions, in RE2's syntax, with the flags i, m, s and g.
+Regular expressions have the syntax of RE2 and the flags i, m, s and g.
 
     regexp_like('abc', '^A', 'i')             true
     regexp_match('a1b2', '([a-z])(\d)')       ['a', '1']: the groups of the first match
     regexp_replace('a1b2', '\d', '#', 'g')    'a#b#'
 
-Without groups the match itself is the one item. RE2 takes time linear in the text.
+Without groups, the result has the whole match as its only item. RE2 runs in linear time.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ _TOKEN: Final = re.compile(r"[^\W_]+")
 
 _REFERENCE: Final = re.compile(r"\\[0-9]")
 
-_KNOWN_FLAGS: Final = frozenset("imsg")
-# An escaped character, a character class, a group that captures (by name or not), or any other.
+_FLAGS: Final = frozenset("imsg")
+# An escaped character, a character class, a capturing group (named or not), or another character.
 _PATTERN_PART: Final = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<open>\((?:\?P?<\w+>|(?!\?)))|.", re.DOTALL
 )
 
 
 def join(*texts: Value) -> Value:
-    """Return texts as one, or null if one is."""
+    """Concatenate strings; null if any is null."""
     _check_joined("||", texts, pa.scalar(""))
     return pc.binary_join_element_wise(*texts, pa.scalar("", texts[0].type))
 
 
-def with_constants(what: str, gives: pa.DataType | None = None) -> Callable[[Compute], Compute]:
-    """Make a function of a text and constants that is null if a constant is.
+def with_constants(name: str, gives: pa.DataType | None = None) -> Callable[[Compute], Compute]:
+    """Wrap a function of a string and constants; the result is null if a constant is null.
 
-    A column in the place of a constant is taken as well. `what` names the constants in errors;
-    `gives` is the result's type unless it is the text's.
+    Columns are accepted in place of constants. `name` describes the constants in errors; `gives` is
+    the result type, by default the type of the string.
     """
 
     def decorate(compute: Compute) -> Compute:
         def call(values: Value, *arguments: Value) -> Value:
-            constants = [constant(argument, what) for argument in arguments]
+            constants = [constant(argument, name) for argument in arguments]
             if any(each is None for each in constants):
                 return pa.scalar(None, gives or values.type)
             return compute(values, *constants)
 
-        return per_distinct(what, call)
+        return per_distinct(name, call)
 
     return decorate
 
@@ -100,7 +100,7 @@ def _right(values: Value, length: int) -> Value:
 
 
 def _concat(*values: Value) -> Value:
-    """Join, nulls as empty text: unlike `||`, which gives null."""
+    """Concatenate strings, treating nulls as empty strings, unlike `||`."""
     _check_joined("concat", values, pa.scalar(""))
     return pc.binary_join_element_wise(
         *values, pa.scalar("", values[0].type), null_handling="replace", null_replacement=""
@@ -127,25 +127,25 @@ def _trimmer(kernel: Any) -> Compute:
     return trim
 
 
-@with_constants("the text to look for", pa.int32())
-def _strpos(values: Value, wanted: str) -> Value:
-    """Count characters; Arrow's own search counts bytes."""
-    if not wanted:
+@with_constants("the searched text", pa.int32())
+def _strpos(values: Value, substring: str) -> Value:
+    """Return the position in characters; Arrow's kernel counts bytes."""
+    if not substring:
         return pc.if_else(pc.is_valid(values), 1, pa.scalar(None, pa.int32())).cast(pa.int32())
-    before = pc.list_element(pc.split_pattern(values, pattern=wanted, max_splits=1), 0)
+    before = pc.list_element(pc.split_pattern(values, pattern=substring, max_splits=1), 0)
     position = pc.add(pc.utf8_length(before).cast(pa.int32()), pa.scalar(1, pa.int32()))
-    found = pc.match_substring(values, wanted)
+    found = pc.match_substring(values, substring)
     return pc.if_else(found, position, pa.scalar(0, pa.int32()))
 
 
-@with_constants("what to replace, and by what")
-def _replace(values: Value, wanted: str, by: str) -> Value:
-    if not wanted:
+@with_constants("the replaced text and the replacement")
+def _replace(values: Value, substring: str, by: str) -> Value:
+    if not substring:
         return values
-    found = pc.count_substring(values, wanted).cast(pa.int64())
+    found = pc.count_substring(values, substring).cast(pa.int64())
     count = (found if isinstance(found, pa.Scalar) else pc.sum(found)).as_py() or 0
     check_output("replace", text_bytes(values) + count * len(by.encode()), values)
-    return pc.replace_substring(values, wanted, by)
+    return pc.replace_substring(values, substring, by)
 
 
 def _padder(kernel: Any, join_padding: Callable[[str, str], str]) -> Compute:
@@ -181,17 +181,17 @@ def _repeat(values: Value, times: int) -> Value:
 @with_constants("the delimiter and the position of split_part")
 def _split_part(values: Value, delimiter: str, position: int) -> Value:
     if not position:
-        raise CoercionError("the position of split_part counts from 1")
+        raise CoercionError("the position of split_part must be at least 1")
     parts = pc.split_pattern(values, pattern=delimiter)
     found = pc.fill_null(element_at(parts, pa.scalar(position)), "")
     return pc.if_else(pc.is_valid(values), found, pa.scalar(None, values.type))
 
 
 @with_constants("the tokens", pa.bool_())
-def _contains_tokens(values: Value, wanted: str) -> Value:
-    """Whether all words of a constant occur as words."""
+def _contains_tokens(values: Value, text: str) -> Value:
+    """Return whether a string contains all tokens of a constant as whole tokens."""
     found: Value = pc.is_valid(values)
-    for token in dict.fromkeys(_TOKEN.findall(wanted)):
+    for token in dict.fromkeys(_TOKEN.findall(text)):
         pattern = rf"(?:^|[^\pL\pN]){re.escape(token)}(?:[^\pL\pN]|$)"
         found = pc.and_(found, pc.match_substring_regex(values, pattern))
     return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
@@ -203,8 +203,8 @@ def _as_int32(kernel: Any, factor: int = 1) -> Callable[[Value], Value]:
     )
 
 
-def _prefix_test(kernel: Any, what: str) -> Compute:
-    return with_constants(what, pa.bool_())(kernel)
+def _prefix_test(kernel: Any, name: str) -> Compute:
+    return with_constants(name, pa.bool_())(kernel)
 
 
 TEXT_FUNCTIONS: Final = (
@@ -266,12 +266,12 @@ TEXT_FUNCTIONS: Final = (
     Function(("repeat",), (text, integer), first, _repeat),
     Function(("split_part",), (text, text, integer), first, _split_part),
 )
-"""Every function of text."""
+"""All string functions, except for regular expressions."""
 
 
 def _with_flags(pattern: str, flags: str) -> str:
-    if set(flags) - _KNOWN_FLAGS:
-        raise CoercionError(f"unknown flags {flags!r} of a regular expression; known are i m s g")
+    if set(flags) - _FLAGS:
+        raise CoercionError(f"unknown regular expression flags {flags!r}; expected i, m, s or g")
     inline = flags.replace("g", "")
     return f"(?{inline}){pattern}" if inline else pattern
 
@@ -285,7 +285,7 @@ def _regexp_like(values: Value, pattern: str, flags: str = "") -> Value:
 def _regexp_replace(values: Value, pattern: str, by: str, flags: str = "") -> Value:
     most = None if "g" in flags else 1
     rows, size = num_rows_of([values]), text_bytes(values)
-    # At most one match begins at each character and one at the end.
+    # At most one match starts at each character, and one at the end.
     matches = size + rows if most is None else rows
     references = len(_REFERENCE.findall(by))
     check_output("regexp_replace", size * (1 + references) + matches * len(by.encode()), values)
@@ -316,7 +316,7 @@ def _regexp_match(values: Value, pattern: Value, flags: Value | None = None) -> 
 
 
 def _name_groups(pattern: str) -> tuple[str, int]:
-    """Return a pattern whose capturing groups are named g0, g1, ..., and how many there are.
+    """Name the capturing groups of a pattern g0, g1, ..., and return their number.
 
     >>> _name_groups("a(b)(?:c)"), _name_groups("abc")
     (('a(?P<g0>b)(?:c)', 1), ('(?P<g0>abc)', 1))
@@ -346,4 +346,4 @@ REGEXP_FUNCTIONS: Final = (
         optional=1,
     ),
 )
-"""Every function of regular expressions."""
+"""All functions of regular expressions."""

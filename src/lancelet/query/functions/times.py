@@ -1,7 +1,7 @@
 """Functions of dates, times and timestamps.
 
-`now()`, `current_date` and `current_time` are read once, when the expression is bound, so
-every row and every worker sees the same instant. Times without a zone are UTC.
+`now()`, `current_date` and `current_time` are evaluated once, when the expression is bound, so
+all rows and workers use the same instant. Times without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lancelet.query.functions.calendar import date_part, date_trunc, on_clock, t
 from lancelet.query.functions.casting import cast
 
 _DIRECTIVE_BYTES_MAX: Final = 32
-"""How many bytes a character of a format gives at most: `%c` gives 24."""
+"""Maximum output bytes per character of a format: `%c` returns 24."""
 
 
 def _time(data_type: pa.DataType) -> pa.DataType | None:
@@ -42,8 +42,8 @@ def _timestamp(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def _castable(data_type: pa.DataType) -> pa.DataType | None:
-    wanted = is_text(data_type) or pa.types.is_integer(data_type) or is_temporal(data_type)
-    return data_type if wanted else None
+    is_accepted = is_text(data_type) or pa.types.is_integer(data_type) or is_temporal(data_type)
+    return data_type if is_accepted else None
 
 
 def _part(name: Value, values: Value) -> Value:
@@ -67,7 +67,7 @@ def _named_part(name: str) -> Function:
 
 
 def _to_timestamp(unit: str, ticks: str) -> Callable[..., Value]:
-    """Return a cast to a unit; whole numbers count `ticks`."""
+    """Return a cast to timestamps of `unit`; integers count `ticks`."""
 
     def convert(values: Value) -> Value:
         if pa.types.is_integer(values.type):
@@ -82,15 +82,15 @@ def _to_date(values: Value) -> Value:
 
 
 def _to_char(values: Value, pattern: Value) -> Value:
-    wanted = constant(pattern, "the format of to_char")
-    if wanted is None:
+    directives = constant(pattern, "the format of to_char")
+    if directives is None:
         return pa.scalar(None, pa.string())
-    check_output("to_char", num_rows_of([values]) * _DIRECTIVE_BYTES_MAX * len(wanted), values)
-    return pc.strftime(on_clock(values), wanted)
+    check_output("to_char", num_rows_of([values]) * _DIRECTIVE_BYTES_MAX * len(directives), values)
+    return pc.strftime(on_clock(values), directives)
 
 
 def current(name: str) -> pa.Scalar | None:
-    """Return what a function of the present gives now, or None if it is no such function."""
+    """Return the value of a function of the current time, or None for other functions."""
     now = datetime.now(UTC).replace(tzinfo=None)
     if name in {"now", "current_timestamp"}:
         return pa.scalar(now, pa.timestamp("us"))
@@ -147,4 +147,4 @@ TIME_FUNCTIONS: Final = (
     Function(("to_date", "date"), (_castable,), pa.date32(), _to_date, can_fail=True),
     Function(("to_char", "date_format"), (_timestamp, text), pa.string(), _to_char),
 )
-"""Every function of time."""
+"""All functions of dates and times."""

@@ -1,1 +1,1 @@
-"""Filters answered by indices: which parts of a filter, and what is left to look at."""
+"""Evaluate filters with scalar indices."""

@@ -1,15 +1,15 @@
-"""Choosing: which index is asked which part of a filter, and which parts are left to a scan.
+"""Choose the parts of a filter that scalar indices evaluate; a scan evaluates the rest.
 
     age > 90 AND upper(name) = 'X' AND (city = 'Rome' OR NOT age > 5)
 
-    chosen    age > 90            Asked(by_age, estimate 40)
-              city = .. OR ..     Joined(Asked(by_city, 10), Asked(by_age, is_negated, 30))
-    left      upper(name) = 'X'
+    chosen    age > 90            IndexLookup(by_age, estimate 40)
+              city = .. OR ..     Joined(IndexLookup(by_city, 10), IndexLookup(by_age, is_negated))
+              rest      upper(name) = 'X'
 
-An index is worth its while up to a share of the rows that depends on its kind: one that has its
-sets of rows ready, or whole zones, pays longer than one that has to put them together.
+An index is used up to a share of matching rows that depends on its kind. Indices that store row
+sets or zones are cheap at larger shares than indices that collect single rows.
 
-What indices are asked, as plans show it.
+Plans render lookups as:
 
 age BETWEEN 3 AND 7      [age >= 3 && age <= 7]@by_age(BTree)
 NOT (city = 'Rome')      NOT([city = Rome]@by_city(Bitmap))
@@ -44,12 +44,12 @@ from lancelet.query.simplify import Conjunct
 from lancelet.values import dataclass
 
 ROWS_ALWAYS: Final = 1 << 13
-"""So few rows are sooner found by an index than a column of many is read."""
+"""Up to this number of matching rows, an index is always used."""
 _SHARES: Final = {"BITMAP": 0.2, "LABEL_LIST": 0.2, "ZONEMAP": 1.0, "BLOOMFILTER": 1.0}
 _SHARE: Final = 0.03
-"""Up to this share of the rows an index finds them sooner than a scan does."""
-_ALIKE: Final = 8192
-"""Estimates below this are as good as each other: they are of whole pages or zones."""
+"""Share of matching rows up to which other kinds of index are used."""
+_ESTIMATE_ROWS_MIN: Final = 8192
+"""Smaller estimates rank as equal, because they count whole pages or zones."""
 
 _VALUES_SHOWN: Final = 20
 _BYTES_SHOWN: Final = 10
@@ -57,38 +57,41 @@ _BYTES_SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Usable:
-    """The indices that a plan can ask, by the path of their column, and who is told of it."""
+    """The indices available to a plan, by column path, and the meter for their reads."""
 
     indices: Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]
     meter: PlanMeter
 
     @staticmethod
     def of(plan: ScanPlan) -> Usable:
-        """Return the indices of the version of a plan."""
+        """Return the indices of the version that a plan reads."""
         with plan.meter.within_index(INDICES):
             return Usable(column_indices(plan.snapshot), plan.meter)
 
     def on(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
-        """Return the indices on a column, which are opened."""
+        """Open and return the indices on a column."""
         with self.meter.within_index(INDICES):
             return self.indices.get(path, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A question to one index; if it is negated, about the rows for which the answer is no."""
+class IndexLookup:
+    """A query of one index; if negated, for the rows where the predicate is false."""
 
     index: ColumnIndex
-    question: ScalarQuery
+    query: ScalarQuery
     estimate: int
     is_exact: bool
-    """Whether the index evaluates the predicate exactly, so that found rows need no recheck."""
+    """Whether the index evaluates the predicate exactly, so rows need no recheck."""
     is_negated: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Parts of which all must hold, or any; where all must, some may have been left out."""
+    """A conjunction or disjunction of lookups.
+
+    `is_whole` is False if a conjunction lacks operands that no index evaluates.
+    """
 
     parts: tuple[Part, ...]
     is_all: bool
@@ -96,52 +99,52 @@ class Joined:
     is_whole: bool = True
 
 
-Part: TypeAlias = Asked | Joined
+Part: TypeAlias = IndexLookup | Joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenPart:
-    """Parts of a filter that indices answer together, with about how many rows they will find."""
+    """Conjuncts of a filter that are evaluated together by indices."""
 
     expressions: tuple[Expression, ...]
     part: Part
 
     @property
     def estimate(self) -> int:
-        """About how many rows will be found."""
+        """Estimated number of matching rows."""
         return self.part.estimate
 
     @property
     def expression(self) -> Expression:
-        """The parts of the filter as one."""
+        """The conjunction of the expressions."""
         return self.expressions[0] if len(self.expressions) == 1 else ex.And(self.expressions)
 
     @property
     def indices(self) -> tuple[ColumnIndex, ...]:
-        """The indices that are asked, each once."""
-        return tuple({asked.index.name: asked.index for asked in questions_of(self.part)}.values())
+        """The distinct indices used."""
+        return tuple({lookup.index.name: lookup.index for lookup in lookups_of(self.part)}.values())
 
 
-def questions_of(part: Part) -> Iterable[Asked]:
-    """Yield the questions of a part."""
-    if isinstance(part, Asked):
+def lookups_of(part: Part) -> Iterable[IndexLookup]:
+    """Yield the index lookups of a part."""
+    if isinstance(part, IndexLookup):
         yield part
     else:
         for each in part.parts:
-            yield from questions_of(each)
+            yield from lookups_of(each)
 
 
 def is_decided(part: Part) -> bool:
-    """Return whether the answers to a part are its rows, none of which need a recheck."""
-    if isinstance(part, Asked):
+    """Return whether the indices evaluate a part exactly, without a recheck of rows."""
+    if isinstance(part, IndexLookup):
         return part.is_exact
     return part.is_whole and all(map(is_decided, part.parts))
 
 
 def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
-    """Return the parts of the filter for which an index is cheaper than looking at the rows.
+    """Return the parts of the filter for which an index is cheaper than a scan.
 
-    Where rows are only counted, sets that are ready are never dearer.
+    With `counts`, indices that store row sets are always cheaper.
     """
     if not plan.options.use_indices or not plan.steps:
         return []
@@ -152,14 +155,14 @@ def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     conjuncts = [each for each in plan.conjuncts if not columns.isdisjoint(each.columns)]
     found = (_chosen(group, usable) for group in _groups(conjuncts))
     if plan.options.indexed_only:
-        # Which rows are left out must not depend on what an index costs.
+        # The result must not depend on the cost of an index.
         return [each for each in found if each is not None]
     total = plan.snapshot.num_rows
     return [each for each in found if each is not None and _is_cheap(each, total, counts=counts)]
 
 
 def choose_whole(plan: ScanPlan) -> Part | None:
-    """Return what to ask for all of the filter, whatever it costs; None if it cannot be asked."""
+    """Return the lookups for the whole filter regardless of cost, or None if not possible."""
     if not plan.options.use_indices or not plan.steps:
         return None
     usable = Usable.of(plan)
@@ -179,7 +182,7 @@ def _is_cheap(chosen: ChosenPart, total: int, *, counts: bool) -> bool:
 
 
 def _groups(conjuncts: Iterable[Conjunct]) -> list[list[Expression]]:
-    """Return parts of a filter, those together that are about one column and nothing else."""
+    """Group conjuncts that refer to the same single column."""
     groups: dict[object, list[Expression]] = {}
     for conjunct in conjuncts:
         alone = probe_of(conjunct.expression)
@@ -195,32 +198,32 @@ def _chosen(expressions: list[Expression], usable: Usable) -> ChosenPart | None:
     return None if part is None else ChosenPart(tuple(expressions), part)
 
 
-def part_of(expression: Expression, usable: Usable, *, wanted: bool = True) -> Part | None:
-    """Return what to ask for the rows where an expression is true, or is false, if anything."""
+def part_of(expression: Expression, usable: Usable, *, value: bool = True) -> Part | None:
+    """Return the lookups for rows where an expression equals `value`, or None."""
     match expression:
         case ex.Not(operand):
-            return part_of(operand, usable, wanted=not wanted)
-        case ex.IsTrue(operand) if wanted:
+            return part_of(operand, usable, value=not value)
+        case ex.IsTrue(operand) if value:
             return part_of(operand, usable)
         case ex.Comparison(Operator.NOT_EQUAL, left, right):
             equal = ex.Comparison(Operator.EQUAL, left, right)
-            return part_of(equal, usable, wanted=not wanted)
-        case ex.And(operands) if wanted:
+            return part_of(equal, usable, value=not value)
+        case ex.And(operands) if value:
             return _all_of(operands, usable)
         case ex.And(operands) | ex.Or(operands):
-            parts = [part_of(each, usable, wanted=wanted) for each in operands]
-            if isinstance(expression, ex.And) == wanted:
+            parts = [part_of(each, usable, value=value) for each in operands]
+            if isinstance(expression, ex.And) == value:
                 return _joined_all([part for part in parts if part], len(parts))
-            known = [part for part in parts if part]
-            if len(known) < len(parts):
+            indexed = [part for part in parts if part]
+            if len(indexed) < len(parts):
                 return None
-            return Joined(tuple(known), False, sum(part.estimate for part in known))
-        case ex.In(operand, values) if not wanted and values.null_count:
-            # What is not in a list with a null is unknown, never false.
+            return Joined(tuple(indexed), False, sum(part.estimate for part in indexed))
+        case ex.In(operand, values) if not value and values.null_count:
+            # NOT IN with a null in the list is never true.
             return part_of(ex.In(operand, values.slice(0, 0)), usable)
         case _:
             probe = probe_of(expression)
-            return None if probe is None else _asked(probe, usable, is_negated=not wanted)
+            return None if probe is None else _best_lookup(probe, usable, is_negated=not value)
 
 
 def _all_of(operands: Iterable[Expression], usable: Usable) -> Part | None:
@@ -232,44 +235,44 @@ def _all_of(operands: Iterable[Expression], usable: Usable) -> Part | None:
             parts.append(part_of(operand, usable))
         else:
             probes.append(probe)
-    parts += [_asked(probe, usable) for probe in join_intervals(probes)]
+    parts += [_best_lookup(probe, usable) for probe in join_intervals(probes)]
     return _joined_all([part for part in parts if part], len(parts))
 
 
-def _joined_all(known: list[Part], number: int) -> Part | None:
-    if not known:
+def _joined_all(parts: list[Part], number: int) -> Part | None:
+    if not parts:
         return None
     if number == 1:
-        return known[0]
-    ordered = tuple(sorted(known, key=lambda part: part.estimate))
-    return Joined(ordered, True, ordered[0].estimate, is_whole=len(known) == number)
+        return parts[0]
+    ordered = tuple(sorted(parts, key=lambda part: part.estimate))
+    return Joined(ordered, True, ordered[0].estimate, is_whole=len(parts) == number)
 
 
-def _asked(probe: Probe, usable: Usable, *, is_negated: bool = False) -> Asked | None:
-    """Return the question to the index of a column that leaves the least to look at."""
-    best: tuple[tuple[int, bool], Asked] | None = None
-    question = probe.question
+def _best_lookup(probe: Probe, usable: Usable, *, is_negated: bool = False) -> IndexLookup | None:
+    """Return the lookup with the fewest remaining rows to examine, or None."""
+    best: tuple[tuple[int, bool], IndexLookup] | None = None
+    query = probe.query
     for index in usable.on(probe.path):
-        is_exact = probe.is_exact and index.is_exact(question)
+        is_exact = probe.is_exact and index.is_exact(query)
         if is_negated and not is_exact:
             continue
         with usable.meter.within_index(index_node(index.name)):
-            estimate = index.estimate(question, is_negated=is_negated)
+            estimate = index.estimate(query, is_negated=is_negated)
         if estimate is None:
             continue
-        left = max(estimate, _ALIKE) + index.num_rows_elsewhere
+        left = max(estimate, _ESTIMATE_ROWS_MIN) + index.num_rows_uncovered
         rank = (left, not is_exact)
         if best is None or rank < best[0]:
-            best = rank, Asked(index, question, estimate, is_exact, is_negated)
+            best = rank, IndexLookup(index, query, estimate, is_exact, is_negated)
     return None if best is None else best[1]
 
 
 def render_part(part: Part) -> str:
-    """Return what is asked of which indices."""
-    if isinstance(part, Asked):
+    """Return the text of index lookups for plans."""
+    if isinstance(part, IndexLookup):
         column = ".".join(part.index.path).replace(f".{WITHIN}.", "->")
-        asked = f"[{_question(part.question, column)}]@{part.index.name}"
-        shown = f"{asked}({part.index.segments[0].kind.title})"
+        query = f"[{_render_query(part.query, column)}]@{part.index.name}"
+        shown = f"{query}({part.index.segments[0].kind.title})"
         return f"NOT({shown})" if part.is_negated else shown
     joined = render_part(part.parts[0])
     for each in part.parts[1:]:
@@ -277,8 +280,8 @@ def render_part(part: Part) -> str:
     return joined
 
 
-def _question(question: ScalarQuery, column: str) -> str:
-    match question:
+def _render_query(query: ScalarQuery, column: str) -> str:
+    match query:
         case Interval(lower, upper, includes_lower, includes_upper):
             bounds = []
             if lower is not None:
@@ -302,7 +305,7 @@ def _question(question: ScalarQuery, column: str) -> str:
             return f"array_has_all({column}, List([{_listed(values)}]))"
         case Intersects(xmin, ymin, xmax, ymax):
             return f"{column} meets BOX({xmin} {ymin}, {xmax} {ymax})"
-    assert_never(question)
+    assert_never(query)
 
 
 def _listed(values: pa.Array) -> str:

@@ -1,12 +1,12 @@
-"""The first rows of an order from an index that is sorted: a bound that only few rows pass.
+"""Use a sorted index to bound the rows of an ordered scan with a limit.
 
     order_by age, limit 3     BTREE  7 8(deleted) 9 12 20 ..     rows with age <= 12
 
-The third live value is a bound whatever other rows there are, in fragments that the index lacks
-too: who is behind it is behind three rows. The rows that pass are then sorted as all would be, so
-that equal ones come in the same order with an index as without.
+At least three rows do not exceed the third live value, so other rows cannot be among the first
+three. This holds for rows that the index does not cover, too. The rows within the bound are then
+sorted, so ties have the same order with and without an index.
 
-Of an index that has all rows, the first live value and the last are the bounds of the column.
+If an index covers all rows, its first and last live values are the bounds of the column.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offs
 from lancelet.table.snapshot import Snapshot
 
 _ROWS_MAX: Final = 1 << 13
-"""For more rows all keys are read: sorting them costs little beside finding each row."""
+"""For larger limits all keys are read, because locating each row costs more than sorting."""
 _SHARE: Final = 1 / 32
 
 
 def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
-    """Return a condition that all rows of a sorted scan fulfil, if an index tells one."""
+    """Return a condition implied for the first rows of a sorted scan, or None without an index."""
     options = plan.options
     if plan.is_filtered or options.limit is None or options.with_deleted or not options.order_by:
         return None
@@ -58,13 +58,13 @@ def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
 
 
 def bounds_by_index(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[int, pa.Array] | None:
-    """Return how many live rows have no value, and the least and greatest value, if an index tells.
+    """Return the null count and the minimum and maximum of live rows, or None without an index.
 
-    Without any value the bounds are empty.
+    The bounds are empty if all values are null.
     """
     for index in column_indices(snapshot).get(path, ()):
         try:
-            found = None if index.num_rows_elsewhere else _bounds(snapshot, index)
+            found = None if index.num_rows_uncovered else _bounds(snapshot, index)
         except (ObjectNotFoundError, CorruptDataError) as error:
             warn_unusable(snapshot, error)
             continue
@@ -78,7 +78,7 @@ def _bounds(snapshot: Snapshot, index: ColumnIndex) -> tuple[int, pa.Array] | No
     for segment in index.segments:
         opened = segment.open()
         if not isinstance(opened, SupportsSortedEntries) or pa.types.is_floating(opened.data_type):
-            return None  # bounds are numbers, and NaN is none
+            return None  # bounds must not be NaN
         for ascending in (True, False):
             values = _first_values(snapshot, segment, opened, 1, ascending=ascending)
             found.append(values.slice(0 if ascending else len(values) - 1, 1))
@@ -90,10 +90,9 @@ def _bounds(snapshot: Snapshot, index: ColumnIndex) -> tuple[int, pa.Array] | No
 
 
 def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -> pa.Scalar | None:
-    """Return the value behind which there are `count` live rows before, None if there are less.
+    """Return the value of the live row at rank `count`, or None if there are fewer rows.
 
-    It is kept with the version to which the index was opened, so that who plans a scan that then
-    runs asks once.
+    It is cached with the version of the index, so planning and execution read it once.
     """
     key = ("first rows", index.name, index.path, count, ascending)
     return index.segments[0].snapshot.version_cache.get_or_make(
@@ -108,7 +107,7 @@ def _find_bound(
     for segment in index.segments:
         opened = segment.open()
         if not isinstance(opened, SupportsSortedEntries) or pa.types.is_floating(opened.data_type):
-            return None  # among floats NaN is last in either direction
+            return None  # NaN sorts last in both directions
         values = _first_values(plan.snapshot, segment, opened, count, ascending=ascending)
         found.append(values)
     values = pa.concat_arrays(found)
@@ -126,24 +125,24 @@ def _first_values(
     *,
     ascending: bool,
 ) -> pa.Array:
-    """Return the first values of live rows, as many as are wanted or there are."""
-    wanted = count
+    """Return the first values of live rows, at least `count` if there are that many."""
+    num_entries = count
     while True:
-        values, numbers = opened.sorted_entries(wanted, ascending=ascending)
+        values, numbers = opened.sorted_entries(num_entries, ascending=ascending)
         addresses = segment.locate(numbers)
         is_live = addresses != NO_ADDRESS
         is_live[is_live] = _are_live(snapshot, addresses[is_live])
-        if is_live.sum() >= count or len(values) < wanted:
+        if is_live.sum() >= count or len(values) < num_entries:
             return values.filter(pa.array(is_live))
-        wanted *= 4
+        num_entries *= 4
 
 
 def _are_live(snapshot: Snapshot, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-    """Return for each address whether its row was not deleted."""
+    """Return a mask of the addresses of rows that are not deleted."""
     live = np.ones(len(addresses), np.bool_)
     offsets = offsets_of(addresses)
-    for fragment_id, places in group_by_fragment(addresses).items():
+    for fragment_id, indices in group_by_fragment(addresses).items():
         deleted = snapshot.deletions(snapshot.fragments.by_id(fragment_id))
         if deleted:
-            live[places] = ~np.isin(offsets[places], deleted.to_array())
+            live[indices] = ~np.isin(offsets[indices], deleted.to_array())
     return live

@@ -1,14 +1,13 @@
-"""Which parts of a filter are questions that an index may answer.
+"""Convert predicates to index queries.
 
     age > 30                 Probe(age, Interval(30, None, includes_lower=False))
-    age > 30 AND age < 40    Probe(age, Interval(30, 40, both excluded)), once they are joined
+    age > 30 AND age < 40    Probe(age, Interval(30, 40, both excluded)), after `join_intervals`
     name LIKE 'ab%'          Probe(name, StartsWith("ab"))
     name LIKE '%ab%c'        Probe(name, Contains("ab"), is_exact=False)
     lower(name) = 'x'        None
 
-Literals have the type of their column already, since the filter is bound. A question that is only
-implied by the predicate is not exact: rows that answer it are compared with the predicate again,
-however exact the index is.
+The filter is bound, so literals have the type of their column. A query that is implied by the
+predicate, but not equivalent to it, is not exact: matching rows are rechecked.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ from lancelet.query.functions.geometry import FROM_ARROW, PREDICATES
 from lancelet.values import dataclass
 
 WITHIN: Final = "\0within"
-"""Stands in a path between the column and keys of its documents; no column has that name."""
+"""Separates the column from keys of its JSON documents in a path; not a valid column name."""
 _GETTERS: Final = {"json_get_int", "json_get_float", "json_get_string", "json_get_bool"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """A question about the values of one column."""
+    """An index query of one column."""
 
     path: tuple[str, ...]
-    question: ScalarQuery
+    query: ScalarQuery
     is_exact: bool = True
-    """Whether the question is equivalent to the predicate, not only implied by it."""
+    """Whether the query is equivalent to the predicate, not only implied by it."""
 
 
 def probe_of(expression: Expression) -> Probe | None:
-    """Return the question that an expression asks, or None if it is not one about a column."""
-    place: tuple[str, ...] | None
-    question: ScalarQuery | None
+    """Return the index query of a predicate, or None if it is not supported."""
+    column_path: tuple[str, ...] | None
+    query: ScalarQuery | None
     is_exact = True
     match expression:
         case ex.Column(path):
             return Probe(path, OneOf(pa.array([True])))
         case ex.IsNull(operand):
-            place, question = _path_of(operand), IsNull()
+            column_path, query = _path_of(operand), IsNull()
         case ex.In(operand, values):
-            place, question = _path_of(operand), OneOf(values.drop_null())
+            column_path, query = _path_of(operand), OneOf(values.drop_null())
         case ex.Comparison(
             Operator.LESS | Operator.LESS_EQUAL,
             ex.Call("st_distance", (one, other)),
@@ -78,26 +77,26 @@ def probe_of(expression: Expression) -> Probe | None:
         ):
             return _within_distance(one, other, scalar)
         case ex.Comparison(operator, ex.Literal(scalar), operand):
-            place, question = _path_of(operand), _compared(operator.mirrored, scalar)
+            column_path, query = _path_of(operand), _compared(operator.mirrored, scalar)
         case ex.Comparison(operator, operand, ex.Literal(scalar)):
-            place, question = _path_of(operand), _compared(operator, scalar)
+            column_path, query = _path_of(operand), _compared(operator, scalar)
         case ex.Like(operand, ex.Literal(scalar), escape, ignore_case):
             if not scalar.is_valid or ignore_case or isinstance(scalar.as_py(), bytes):
                 return None
-            place, (question, is_exact) = _path_of(operand), _like(scalar, escape)
+            column_path, (query, is_exact) = _path_of(operand), _like(scalar, escape)
         case ex.Call(function, (operand, ex.Literal(scalar))) if function in PREDICATES:
-            place, question, is_exact = _geometries_of(operand), _near(scalar), False
+            column_path, query, is_exact = _geometries_of(operand), _near(scalar), False
         case ex.Call(function, (ex.Literal(scalar), operand)) if function in PREDICATES:
-            place, question, is_exact = _geometries_of(operand), _near(scalar), False
+            column_path, query, is_exact = _geometries_of(operand), _near(scalar), False
         case ex.Call(function, (operand, ex.Literal(scalar))):
-            place, question = _path_of(operand), _called(function, scalar)
+            column_path, query = _path_of(operand), _called(function, scalar)
         case _:
             return None
-    return None if place is None or question is None else Probe(place, question, is_exact)
+    return None if column_path is None or query is None else Probe(column_path, query, is_exact)
 
 
 def _path_of(operand: Expression) -> tuple[str, ...] | None:
-    """Return where the values of an expression are, if they are stored.
+    """Return the path of an expression that refers to stored values, or None.
 
     json_get_int(json_get(doc, 'a'), 'b')      (doc, WITHIN, a, b)
     """
@@ -117,26 +116,26 @@ def _path_of(operand: Expression) -> tuple[str, ...] | None:
 
 
 def column_of(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the path of the column, without what lies in its documents."""
+    """Return the path of the column, without keys of its documents."""
     return path[: path.index(WITHIN)] if WITHIN in path else path
 
 
 def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
-    """Return probes of which all must hold, one for all intervals of a column."""
+    """Intersect the intervals of each column in a conjunction of probes."""
     joined: list[Probe] = []
-    places: dict[tuple[str, ...], int] = {}
+    index_by_path: dict[tuple[str, ...], int] = {}
     for probe in probes:
-        if not isinstance(probe.question, Interval):
+        if not isinstance(probe.query, Interval):
             joined.append(probe)
-        elif probe.path not in places:
-            places[probe.path] = len(joined)
+        elif probe.path not in index_by_path:
+            index_by_path[probe.path] = len(joined)
             joined.append(probe)
         else:
-            before = joined[places[probe.path]].question
-            assert isinstance(before, Interval), "the place is that of an interval"
-            both = intersect_intervals(before, probe.question)
-            is_exact = joined[places[probe.path]].is_exact and probe.is_exact
-            joined[places[probe.path]] = Probe(probe.path, both, is_exact)
+            before = joined[index_by_path[probe.path]].query
+            assert isinstance(before, Interval), "the index refers to an interval"
+            both = intersect_intervals(before, probe.query)
+            is_exact = joined[index_by_path[probe.path]].is_exact and probe.is_exact
+            joined[index_by_path[probe.path]] = Probe(probe.path, both, is_exact)
     return joined
 
 
@@ -160,7 +159,7 @@ def _compared(operator: Operator, scalar: pa.Scalar) -> ScalarQuery | None:
 
 
 def _like(scalar: pa.Scalar, escape: str) -> tuple[ScalarQuery | None, bool]:
-    """Return a question that matches of a pattern answer, and whether no other texts do."""
+    """Return the query of a LIKE pattern and whether it is exact."""
     pattern = like_parts(scalar.as_py(), escape)
     literals = [part for part in pattern if isinstance(part, str)]
     match pattern:
@@ -177,7 +176,7 @@ def _like(scalar: pa.Scalar, escape: str) -> tuple[ScalarQuery | None, bool]:
 
 
 def _geometries_of(operand: Expression) -> tuple[str, ...] | None:
-    """Return the column whose geometries an expression is, if it is that and nothing else."""
+    """Return the path of a geometry column, or None for other expressions."""
     if isinstance(operand, ex.Call) and operand.function == FROM_ARROW:
         operand = operand.arguments[0]
     elif isinstance(operand, ex.Cast) and pa.types.is_large_binary(operand.data_type):
@@ -185,25 +184,25 @@ def _geometries_of(operand: Expression) -> tuple[str, ...] | None:
     return operand.path if isinstance(operand, ex.Column) else None
 
 
-def _near(scalar: pa.Scalar, apart: float = 0.0) -> ScalarQuery | None:
-    """Return the question which geometries may be so near to another."""
+def _near(scalar: pa.Scalar, distance: float = 0.0) -> ScalarQuery | None:
+    """Return the query for geometries within a distance of a bounding box."""
     if not scalar.is_valid:
         return None
     (box,) = bounding_boxes(pa.array([scalar.as_py()], pa.large_binary())).tolist()
-    if any(math.isnan(side) for side in (*box, apart)):
+    if any(math.isnan(side) for side in (*box, distance)):
         return None
-    return Intersects(box[0] - apart, box[1] - apart, box[2] + apart, box[3] + apart)
+    return Intersects(box[0] - distance, box[1] - distance, box[2] + distance, box[3] + distance)
 
 
 def _within_distance(one: Expression, other: Expression, most: pa.Scalar) -> Probe | None:
-    operand, place = (other, one) if isinstance(one, ex.Literal) else (one, other)
+    operand, constant = (other, one) if isinstance(one, ex.Literal) else (one, other)
     path = _geometries_of(operand)
-    if path is None or not isinstance(place, ex.Literal) or not most.is_valid:
+    if path is None or not isinstance(constant, ex.Literal) or not most.is_valid:
         return None
-    # Distances are rounded, so what is as far as that by a hair is looked at too.
-    apart = float(most.as_py())
-    question = _near(place.scalar, apart + abs(apart) * 1e-9) if apart >= 0 else None
-    return None if question is None else Probe(path, question, is_exact=False)
+    # Computed distances are rounded, so the box includes a tolerance.
+    distance = float(most.as_py())
+    query = _near(constant.scalar, distance + abs(distance) * 1e-9) if distance >= 0 else None
+    return None if query is None else Probe(path, query, is_exact=False)
 
 
 def _called(function: str, scalar: pa.Scalar) -> ScalarQuery | None:

@@ -1,11 +1,11 @@
-"""The indices of a version that filters can use, opened when they are first asked.
+"""The index segments of a version, opened on first use.
 
     by_age   segment 5f..   fragments {0, 1}     open, numbers are addresses
              segment a3..   fragments {2}
-    age > 30     the answers of both, each for its own fragments
+    age > 30     the union of the results of both
 
-What a segment finds is turned into addresses of today: stable ids are looked up, and rows of
-fragments that the segment does not cover, or that are gone, are left out.
+Rows found by a segment are translated to current addresses: stable row ids are looked up, and rows
+that were deleted or belong to fragments outside of the coverage are dropped.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property, dataclass
 
 UNREADABLE: Final = (ObjectNotFoundError, CorruptDataError, UnsupportedError)
-"""What is raised where files of an index are missing, damaged or of a layout that is not read."""
+"""Errors for index files that are missing, damaged or of an unsupported layout."""
 
 
 class IndexUnusableWarning(UserWarning):
-    """An index cannot be used, so its rows are looked at one by one."""
+    """An index cannot be used, so its rows are scanned."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableSegment:
-    """A segment of an index of a version."""
+    """An index segment in a table version."""
 
     snapshot: Snapshot
     metadata: IndexMetadata
@@ -71,13 +71,13 @@ class TableSegment:
 
     @cached_property
     def covered(self) -> frozenset[int]:
-        """The fragments it has all rows of, of those there are."""
+        """The existing fragments that the segment covers."""
         bitmap = self.metadata.fragment_bitmap
         stale = overlaid_since(self.snapshot, self.metadata)
         return frozenset(() if bitmap is None else bitmap) & _fragment_ids(self.snapshot) - stale
 
     def open(self) -> Segment:
-        """Return the open segment, which is kept for as long as the table is."""
+        """Return the open segment, cached as long as the table is open."""
         key = ("index", self.metadata.uuid)
         return self.snapshot.location.open_files.get_or_make(key, self._open)
 
@@ -90,12 +90,12 @@ class TableSegment:
 
     @property
     def value_type(self) -> pa.DataType | None:
-        """The type of the values it has, if it has any."""
+        """The type of the indexed values, or None."""
         opened = self.open()
         return opened.data_type if isinstance(opened, HasDataType) else None
 
     def addresses(self, found: RowSet) -> RowSet:
-        """Return where rows that the segment found are now, in fragments that it covers."""
+        """Return the current addresses of rows found by the segment, in covered fragments."""
         if self.is_by_id:
             ids = found.listed()
             found = RowSet.of(_present(row_id_index_of(self.snapshot).addresses(ids)))
@@ -105,10 +105,10 @@ class TableSegment:
         self._check_offsets(rows)
         return rows
 
-    def named_rows(self, question: OneOf, most: int) -> UInt64s | None:
-        """Return where the rows are that answer a question, if the segment names so few."""
-        naming = self._naming
-        numbers = None if naming is None else naming.lookup_rows(question, most)
+    def lookup_addresses(self, query: OneOf, most: int) -> UInt64s | None:
+        """Return the addresses of matching rows, or None if there are more than `most`."""
+        lookup = self._row_lookup
+        numbers = None if lookup is None else lookup.lookup_rows(query, most)
         if numbers is None or not len(numbers):
             return numbers
         if self.is_by_id:
@@ -120,19 +120,19 @@ class TableSegment:
             if fragment_id in self.covered and offset < self._physical_rows[fragment_id]:
                 return numbers
         rows = self._rows_covered.rows_of(fragments_of(numbers))
-        behind = offsets_of(numbers) >= rows
-        if not behind.any():
+        is_beyond = offsets_of(numbers) >= rows
+        if not is_beyond.any():
             return numbers
-        self._check_offsets(RowSet.of(numbers[behind & (rows > 0)]))
-        inside: UInt64s = numbers[~behind]
+        self._check_offsets(RowSet.of(numbers[is_beyond & (rows > 0)]))
+        inside: UInt64s = numbers[~is_beyond]
         return inside
 
     @property
-    def _naming(self) -> SupportsRowLookup | None:
-        return cast("SupportsRowLookup", self.open()) if self._is_naming else None
+    def _row_lookup(self) -> SupportsRowLookup | None:
+        return cast("SupportsRowLookup", self.open()) if self._supports_row_lookup else None
 
     @cached_property
-    def _is_naming(self) -> bool:
+    def _supports_row_lookup(self) -> bool:
         return isinstance(self.open(), SupportsRowLookup)
 
     @cached_property
@@ -149,10 +149,10 @@ class TableSegment:
 
     @property
     def lacks_rows(self) -> bool:
-        """Whether there are live rows that it should have by what it covers, and does not.
+        """Whether the segment lacks live rows of fragments that it covers.
 
-        Releases of pylance write such segments when they compact a table once more after a
-        compaction that deferred its remapping: old addresses, said to be of the newest fragments.
+        Some pylance releases write such segments when a table is compacted again after a
+        compaction with deferred remapping: old addresses with the coverage of the new fragments.
         """
         versions = fragment_reuse_of(self.snapshot).versions
         if self.is_by_id or not versions:
@@ -170,14 +170,16 @@ class TableSegment:
             fragment = self.snapshot.fragments.by_id(fragment_id)
             found = rows.parts.get(fragment_id)
             deleted = self.snapshot.deletions(fragment).to_array()
-            known = 0 if found is None else len(found) - sum(each in found for each in deleted)
-            if known < self.snapshot.live_rows(fragment):
+            num_indexed = (
+                0 if found is None else len(found) - sum(each in found for each in deleted)
+            )
+            if num_indexed < self.snapshot.live_rows(fragment):
                 return True
         return False
 
     @cached_property
     def has_live_rows_only(self) -> bool:
-        """Whether it has every live row of its fragments and no row that is gone."""
+        """Whether the segment contains exactly the live rows of its fragments."""
         opened = self.open()
         live = (self.snapshot.fragments.by_id(each) for each in self.covered)
         return isinstance(opened, SupportsCount) and opened.num_rows == sum(
@@ -189,7 +191,7 @@ class TableSegment:
         for fragment_id, offsets in rows.parts.items():
             if offsets is not ALL and offsets and offsets.max() >= sizes[fragment_id]:
                 raise CorruptDataError(
-                    "an index has a row that is out of range of its fragment",
+                    "an index refers to a row out of range of its fragment",
                     index=self.metadata.name,
                     path=self.metadata.directory,
                     fragment_id=fragment_id,
@@ -199,16 +201,16 @@ class TableSegment:
 
     @cached_property
     def is_by_id(self) -> bool:
-        """Whether its rows are numbered by stable ids."""
+        """Whether rows are identified by stable row ids."""
         by_address = self.kind.uses_addresses(self.metadata.index_version or 0)
         return self.snapshot.manifest.uses_stable_row_ids and not by_address
 
     def moved(self, addresses: UInt64s) -> UInt64s:
-        """Return where rows are now that its files have at older addresses."""
+        """Translate older row addresses to current ones, after deferred remapping."""
         return fragment_reuse_of(self.snapshot).translate(addresses)
 
     def locate(self, numbers: UInt64s) -> UInt64s:
-        """Return where rows are now; `NO_ADDRESS` where they are gone or not covered."""
+        """Return the current addresses of rows; `NO_ADDRESS` if deleted or not covered."""
         if self.is_by_id:
             addresses = row_id_index_of(self.snapshot).addresses(numbers)
         else:
@@ -217,9 +219,9 @@ class TableSegment:
         return np.where((addresses != NO_ADDRESS) & covered, addresses, NO_ADDRESS)
 
     def renumber(self, numbers: UInt64s, *, by_address: bool) -> UInt64s:
-        """Return the numbers that rows have for an index made today, by address or by id.
+        """Return the current addresses or row ids of rows, for rewriting the segment.
 
-        It is `NO_ADDRESS` for rows that are gone, and for those of fragments not covered.
+        Rows that were deleted or are not covered have `NO_ADDRESS`.
         """
         if self.is_by_id:
             addresses = row_id_index_of(self.snapshot).addresses(numbers)
@@ -232,7 +234,7 @@ class TableSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FragmentSizes:
-    """How many rows some fragments have, to be looked up for many at a time."""
+    """The number of rows per fragment, with vectorized lookup."""
 
     ids: Int64s
     rows: Int64s
@@ -245,38 +247,40 @@ class _FragmentSizes:
         )
 
     def rows_of(self, fragment_ids: Int64s) -> Int64s:
-        """Return the rows of each fragment, 0 for those that are not there."""
+        """Return the number of rows of each fragment, 0 for unknown fragments."""
         if len(self.ids) == 1:
             return np.where(fragment_ids == self.ids[0], self.rows[0], 0)
-        places = np.minimum(self.ids.searchsorted(fragment_ids), len(self.ids) - 1)
-        found: Int64s = np.where(self.ids[places] == fragment_ids, self.rows[places], 0)
+        indices = np.minimum(self.ids.searchsorted(fragment_ids), len(self.ids) - 1)
+        found: Int64s = np.where(self.ids[indices] == fragment_ids, self.rows[indices], 0)
         return found
 
 
 def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
-    """Return where the files of a segment are."""
+    """Return the folder with the files of a segment."""
     store, path = snapshot.location.resolve(
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
     loads = index_loads(snapshot)
-    kept = snapshot.location.metadata_cache.nested(("index", metadata.uuid), INDEX)
+    cache_scope = snapshot.location.metadata_cache.nested(("index", metadata.uuid), INDEX)
     version = snapshot.manifest.data_version
-    return SegmentFolder(store, path, version, loads=loads, cache_scope=kept, listed=metadata.files)
+    return SegmentFolder(
+        store, path, version, loads=loads, cache_scope=cache_scope, listed=metadata.files
+    )
 
 
 def index_loads(snapshot: Snapshot) -> IndexLoads:
-    """Return what was read of indices through a handle of a table."""
+    """Return the counters of index loads of an open table."""
     return snapshot.location.open_files.pinned("index loads", IndexLoads)
 
 
 def kind_of(details: AnyDetails | None) -> AnyKind | None:
-    """Return the kind that details say, or None if it is unknown."""
+    """Return the index kind of a segment from its details, or None if it is unknown."""
     kind = None if details is None else kinds.registry.kind_by_details_type(details.type_url)
     return None if details is None or kind is None else kind.with_details(details.value)
 
 
 def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
-    """Return a segment whose kind and version are known, else None; it is not opened."""
+    """Return an unopened segment, or None if its kind or version is not supported."""
     kind = kind_of(metadata.details)
     if metadata.details is None and not metadata.is_system:
         kind = _kind_of_files(snapshot, metadata)
@@ -287,9 +291,10 @@ def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment |
 
 
 def loses_rows(snapshot: Snapshot, kind: AnyKind, version: int) -> bool:
-    """Return whether other writers take rows to be in an index after they moved them elsewhere.
+    """Return whether other writers may leave outdated row addresses in an index.
 
-    They do of values within documents, which they take to be numbered by ids where there are any.
+    They treat indices of JSON values as indices by row id if the table has stable row ids, and do
+    not remap them when rows move.
     """
     return (
         kind.json_path is not None
@@ -299,23 +304,26 @@ def loses_rows(snapshot: Snapshot, kind: AnyKind, version: int) -> bool:
 
 
 def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> AnyKind | None:
-    """Return the kind of a segment without details, of an old release or committed by hand."""
+    """Return the kind of a segment without details, determined from its file names."""
     columns = [field for field in snapshot.schema.walk() if (int(field.id),) == metadata.fields]
     if not columns:
         return None
     folder, data_type = folder_of(snapshot, metadata), columns[0].arrow_type
 
-    def look() -> AnyKind | None:
+    def find_kind() -> AnyKind | None:
         listed = folder.store.list_delimited(folder.path).objects
         names = {info.path.rsplit("/", 1)[-1] for info in listed}
         kind = kinds.registry.kind_by_files(names, data_type)
         return None if kind is None or _is_ambiguous(snapshot, kind) else kind
 
-    return snapshot.location.metadata_cache.get_or_make(("kind of files", metadata.uuid), look)
+    return snapshot.location.metadata_cache.get_or_make(("kind of files", metadata.uuid), find_kind)
 
 
 def _is_ambiguous(snapshot: Snapshot, kind: AnyKind) -> bool:
-    """Return whether only the version of a segment, which nobody vouches for, tells its rows."""
+    """Return whether only the segment version distinguishes row ids from addresses.
+
+    Segments without details have no reliable version.
+    """
     by_address = {kind.uses_addresses(version) for version in range(kind.newest_version + 1)}
     return snapshot.manifest.uses_stable_row_ids and len(by_address) > 1
 
@@ -326,15 +334,15 @@ def _present(addresses: UInt64s) -> UInt64s:
 
 
 def is_of_index(error: LanceletError) -> bool:
-    """Return whether an error is about a file of an index, and not about one with rows."""
+    """Return whether an error refers to an index file rather than a data file."""
     return str(error.facts.get("path", "")).startswith(f"{INDICES}/")
 
 
 def warn_unusable(snapshot: Snapshot, error: LanceletError) -> None:
-    """Say that an index cannot be used.
+    """Warn that an index cannot be used.
 
     Raises:
-        VersionNotFoundError: It is not the index: the version that has it was cleaned up.
+        VersionNotFoundError: The version was cleaned up, so the index is not the cause.
     """
     try:
         with snapshot.translating_missing_files():
@@ -344,19 +352,19 @@ def warn_unusable(snapshot: Snapshot, error: LanceletError) -> None:
     except LanceletError:
         pass
     warnings.warn(
-        f"an index cannot be used, rows are scanned instead; drop it and build it again: {error}",
+        f"an index cannot be used, rows are scanned instead; drop and rebuild it: {error}",
         IndexUnusableWarning,
         stacklevel=2,
     )
 
 
-def warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
-    """Say, once for a table that is open, why a segment is passed over."""
+def warn_unusable_segment(snapshot: Snapshot, metadata: IndexMetadata, reason: str) -> None:
+    """Warn that a segment is skipped, once per open table."""
 
     def warn() -> bool:
         kind = "no details" if metadata.details is None else metadata.details.type_url
         warnings.warn(
-            f"the index {metadata.name} cannot be used, and rows are scanned instead: {what} "
+            f"the index {metadata.name} cannot be used, and rows are scanned instead: {reason} "
             f"({kind}, version {metadata.index_version or 0})",
             IndexUnusableWarning,
             stacklevel=2,
@@ -367,31 +375,31 @@ def warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
 
 
 def physical_rows_of(snapshot: Snapshot) -> PhysicalRows:
-    """Return how many rows the fragments of a version have."""
+    """Return the number of physical rows by fragment of a version."""
     return snapshot.version_cache.get_or_make("physical rows", lambda: PhysicalRows(snapshot))
 
 
 class PhysicalRows(Mapping[int, int]):
-    """How many rows each fragment of a version has, looked up one by one."""
+    """The number of physical rows of each fragment of a version, computed on access."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Look up in a version."""
+        """Create the mapping for a version."""
         self._snapshot = snapshot
-        self._known: dict[int, int] = {}
+        self._rows_by_id: dict[int, int] = {}
 
     def __getitem__(self, fragment_id: int) -> int:
-        """Return how many rows a fragment has, deleted ones too."""
-        if fragment_id not in self._known:
+        """Return the number of rows of a fragment, including deleted rows."""
+        if fragment_id not in self._rows_by_id:
             fragment = self._snapshot.fragments.by_id(fragment_id)
-            self._known[fragment_id] = self._snapshot.physical_rows(fragment)
-        return self._known[fragment_id]
+            self._rows_by_id[fragment_id] = self._snapshot.physical_rows(fragment)
+        return self._rows_by_id[fragment_id]
 
     def __iter__(self) -> Iterator[int]:
         """Yield the ids of the fragments."""
         return iter(self._snapshot.fragments.ids.tolist())
 
     def __len__(self) -> int:
-        """Return how many fragments there are."""
+        """Return the number of fragments."""
         return len(self._snapshot.fragments)
 
 

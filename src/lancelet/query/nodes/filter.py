@@ -33,9 +33,14 @@ from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
 from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
-from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once
+from lancelet.query.indexing.search import (
+    Candidates,
+    count_by_index,
+    find_candidates,
+    lookup_batches,
+)
 from lancelet.query.node_meter import READ, TAKE
-from lancelet.query.nodes.pace import BatchSizer, MeteredSource, batch_sizer
+from lancelet.query.nodes.batch_sizer import BatchSizer, MeteredSource, batch_sizer
 from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
@@ -207,7 +212,7 @@ def _splits_of_candidates(
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the batches of rows that match."""
-    batches = None if plan.options.memory_limit is not None else rows_at_once(plan)
+    batches = None if plan.options.memory_limit is not None else lookup_batches(plan)
     if batches is not None:
         for batch in batches:
             yield from split_batch(batch, plan.options.batch_size)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_rows
 from lancelet.file.pool import map_ordered
-from lancelet.query.nodes.pace import BatchSizer, batch_sizer
+from lancelet.query.nodes.batch_sizer import BatchSizer, batch_sizer
 from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan

@@ -32,7 +32,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import MemoryLimitError
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.node_meter import SORT, TAKE
-from lancelet.query.nodes.pace import batch_sizer
+from lancelet.query.nodes.batch_sizer import batch_sizer
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering, ScanOptions

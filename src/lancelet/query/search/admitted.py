@@ -111,7 +111,7 @@ def _joined(masks: Mapping[int, npt.NDArray[np.bool_]]) -> RowMasks:
     return RowMasks(fragments, starts, np.concatenate([np.empty(0, np.bool_), *ordered]))
 
 
-class KeptRows(Mapping[int, Int64s]):
+class CachedFilterRows(Mapping[int, Int64s]):
     """Row offsets by fragment, with the filter that selected them."""
 
     def __init__(self, text: str, rows: Mapping[int, Int64s]) -> None:
@@ -136,16 +136,16 @@ def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Ma
     """Return the rows that pass the filter of a plan, cached with the version if possible."""
     options = plan.options
     written = options.filter
-    is_kept = (
+    is_cacheable = (
         isinstance(written, str)
         and len(written) <= _TEXT_MAX
         and is_deterministic(written)
         and options.fragments is None
         and options.rows is None
     )
-    if not is_kept:
+    if not is_cacheable:
         return find()
     text = str(written)
     return plan.snapshot.version_cache.get_or_make(
-        ("rows passing", text), lambda: KeptRows(text, find())
+        ("rows passing", text), lambda: CachedFilterRows(text, find())
     )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.index.inverted.bm25 import K1, B, Corpus
-from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.matches import NO_MATCHES, Matches
 from lancelet.query.search.text_column import TextColumn
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
@@ -42,7 +42,7 @@ def find_combined(
     found = {token: _rows_with(columns, token) for token in tokens}
     rows = np.unique(np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found.values())]))
     if not len(rows):
-        return NOTHING
+        return NO_MATCHES
     corpora = [each.counted.corpus for each in columns]
     most = max(corpus.num_docs for corpus in corpora)
     pairs = zip(columns, corpora, strict=True)
@@ -79,7 +79,7 @@ def _lengths(columns: Sequence[WeightedColumn], rows: UInt64s) -> Float64s:
     found = np.zeros(len(rows))
     for each in columns:
         for addresses, lengths in each.column.lengths():
-            places = np.minimum(np.searchsorted(rows, addresses), len(rows) - 1)
-            is_wanted = rows[places] == addresses
-            np.add.at(found, places[is_wanted], lengths[is_wanted] * each.weight)
+            indices = np.minimum(np.searchsorted(rows, addresses), len(rows) - 1)
+            is_hit = rows[indices] == addresses
+            np.add.at(found, indices[is_hit], lengths[is_hit] * each.weight)
     return found

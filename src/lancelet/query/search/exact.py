@@ -74,8 +74,8 @@ def exact_search(
     for found in map_ordered(task, splits, waits=waits_for_storage(snapshot)):
         best.append(found)
         if len(best) >= _MERGE_FROM:
-            best = [Hits.join(best).nearest(query.count)]
-    return best[0] if len(best) == 1 else Hits.join(best).nearest(query.count)
+            best = [Hits.join(best).top_k(query.count)]
+    return best[0] if len(best) == 1 else Hits.join(best).top_k(query.count)
 
 
 def _splits(
@@ -102,16 +102,16 @@ def _splits(
 
 def _search_split(query: ExactQuery, split: _Split) -> Hits:
     found: list[Hits] = []
-    for vectors, offsets, admitted in _pieces(query.projection, split):
-        for index, wanted in enumerate(query.queries):
-            places, scores = _nearest(vectors, wanted, query, admitted)
-            chosen = offsets + places if isinstance(offsets, int) else offsets[places]
+    for vectors, offsets, admitted in _read_vectors(query.projection, split):
+        for index, vector in enumerate(query.queries):
+            indices, scores = _nearest_rows(vectors, vector, query, admitted)
+            chosen = offsets + indices if isinstance(offsets, int) else offsets[indices]
             addresses = addresses_of(split.source.fragment.id, chosen)
             found.append(Hits.of_query(addresses, scores, index))
-    return found[0] if len(found) == 1 else Hits.join(found).nearest(query.count)
+    return found[0] if len(found) == 1 else Hits.join(found).top_k(query.count)
 
 
-def _pieces(
+def _read_vectors(
     projection: Projection, split: _Split
 ) -> Iterator[tuple[pa.Array, Int64s | int, npt.NDArray[np.bool_] | None]]:
     """Yield vectors, their offsets (an integer for a contiguous range), and a row mask or None.
@@ -143,9 +143,9 @@ def _column(projection: Projection, array: pa.Array) -> pa.Array:
     return projection.compute(pa.RecordBatch.from_arrays([array], names)).column(0)
 
 
-def _nearest(
+def _nearest_rows(
     vectors: pa.Array,
-    wanted: npt.NDArray[Any],
+    vector: npt.NDArray[Any],
     query: ExactQuery,
     admitted: npt.NDArray[np.bool_] | None,
 ) -> tuple[Int64s, npt.NDArray[np.float32]]:
@@ -161,19 +161,19 @@ def _nearest(
         return nearest_vectors(
             values_of(vectors),
             dimension,
-            wanted.reshape(-1),
+            vector.reshape(-1),
             query.metric,
             query.count,
             bits,
             first,
             bounds,
         )
-    scores = distances_to(vectors, wanted, query.metric)
+    scores = distances_to(vectors, vector, query.metric)
     outside = (scores < bounds[0]) | ((scores >= bounds[1]) & (bounds[1] < np.inf))
     scores[outside if admitted is None else outside | ~admitted] = np.nan
-    places = smallest(scores, query.count)
-    places = places[np.argsort(scores[places], kind="stable")[: query.count]]
-    return places, scores[places]
+    indices = smallest(scores, query.count)
+    indices = indices[np.argsort(scores[indices], kind="stable")[: query.count]]
+    return indices, scores[indices]
 
 
 def _valid_bits(
@@ -190,7 +190,7 @@ def _valid_bits(
 
 
 def distances_to(
-    vectors: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+    vectors: pa.Array, query: npt.NDArray[Any], metric: Metric
 ) -> npt.NDArray[np.float32]:
     """Return the distance of each row from a query, NaN for rows without one.
 
@@ -199,22 +199,22 @@ def distances_to(
     """
     vectors = plain_vectors(vectors)
     if pa.types.is_fixed_size_list(vectors.type):
-        scores = _distances_of(vectors, wanted.reshape(-1), metric)
+        scores = _distances_of(vectors, query.reshape(-1), metric)
     else:
-        scores = _distances_of_lists(vectors, wanted, metric)
+        scores = _distances_of_lists(vectors, query, metric)
     if vectors.null_count:
         scores[vectors.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return scores
 
 
 def _distances_of(
-    vectors: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+    vectors: pa.Array, query: npt.NDArray[Any], metric: Metric
 ) -> npt.NDArray[np.float32]:
-    return vector_distances(values_of(vectors), vectors.type.list_size, wanted, metric)
+    return vector_distances(values_of(vectors), vectors.type.list_size, query, metric)
 
 
 def _distances_of_lists(
-    lists: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+    lists: pa.Array, query: npt.NDArray[Any], metric: Metric
 ) -> npt.NDArray[np.float32]:
     starts = lists.offsets.to_numpy()
     first, last = int(starts[0]), int(starts[-1])
@@ -225,9 +225,9 @@ def _distances_of_lists(
     if not len(filled):
         return scores
     total = np.zeros(len(filled), np.float32)
-    for one in wanted.reshape(-1, vectors.type.list_size):
-        apart = _distances_of(vectors, one, metric)
-        apart[np.isnan(apart)] = np.inf
-        total += np.minimum.reduceat(apart, starts[:-1][filled] - first)
+    for one in query.reshape(-1, vectors.type.list_size):
+        distances = _distances_of(vectors, one, metric)
+        distances[np.isnan(distances)] = np.inf
+        total += np.minimum.reduceat(distances, starts[:-1][filled] - first)
     scores[filled] = np.where(np.isinf(total), np.nan, total)
     return scores

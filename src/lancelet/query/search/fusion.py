@@ -49,8 +49,8 @@ class ReciprocalRank:
 
     def values(self, scores: Float64s) -> Float64s:
         """Return the contribution of each row for its scores, best first."""
-        places = np.arange(1, len(scores) + 1, dtype=np.float64)
-        found: Float64s = np.reciprocal(self.constant + places)
+        ranks = np.arange(1, len(scores) + 1, dtype=np.float64)
+        found: Float64s = np.reciprocal(self.constant + ranks)
         return found
 
 
@@ -68,8 +68,8 @@ class WeightedSum:
         """Return the contribution of each row for its scores, best first."""
         if not len(scores):
             return scores
-        spread = scores[0] - scores[-1]
-        return (scores - scores[-1]) / spread if spread > 0 else np.ones(len(scores))
+        score_range = scores[0] - scores[-1]
+        return (scores - scores[-1]) / score_range if score_range > 0 else np.ones(len(scores))
 
 
 Fusion: TypeAlias = ReciprocalRank | WeightedSum
@@ -97,7 +97,7 @@ def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
             weights=fusion.weights,
             searches=len(rankings),
         )
-    rows, places = np.unique(
+    rows, indices = np.unique(
         np.concatenate([ranking.rows for ranking in rankings]), return_inverse=True
     )
     worth = [
@@ -105,7 +105,7 @@ def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
         for weight, ranking in zip(fusion.weights, rankings, strict=True)
     ]
     scores = np.zeros(len(rows))
-    np.add.at(scores, places, np.concatenate(worth))
+    np.add.at(scores, indices, np.concatenate(worth))
     order = np.lexsort((rows, -scores))
     return Ranking(rows[order], scores[order])
 

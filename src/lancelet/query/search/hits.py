@@ -36,14 +36,14 @@ class Hits:
     addresses: UInt64s
     scores: npt.NDArray[np.float32]
     queries: Int64s
-    places: ElementIndices | None = None
+    element_indices: ElementIndices | None = None
 
     @staticmethod
     def of_query(
         addresses: UInt64s,
         scores: npt.NDArray[np.float32],
         query: int = 0,
-        places: ElementIndices | None = None,
+        element_indices: ElementIndices | None = None,
     ) -> Hits:
         """Return the hits of one query."""
         queries = np.zeros(
@@ -51,7 +51,7 @@ class Hits:
         )  # Faster than `full`, and most hits belong to the first query.
         if query:
             queries[:] = query
-        return Hits(addresses, scores, queries, places)
+        return Hits(addresses, scores, queries, element_indices)
 
     @staticmethod
     def join(parts: Sequence[Hits]) -> Hits:
@@ -72,12 +72,12 @@ class Hits:
         """Return the number of hits."""
         return len(self.addresses)
 
-    def take(self, places: npt.NDArray[np.integer]) -> Hits:
+    def take(self, indices: npt.NDArray[np.integer]) -> Hits:
         """Return the hits at `indices`."""
-        own = None if self.places is None else self.places[places]
-        return Hits(self.addresses[places], self.scores[places], self.queries[places], own)
+        own = None if self.element_indices is None else self.element_indices[indices]
+        return Hits(self.addresses[indices], self.scores[indices], self.queries[indices], own)
 
-    def nearest(self, count: int) -> Hits:
+    def top_k(self, count: int) -> Hits:
         """Return the `count` hits with the smallest scores of each query, sorted by score."""
         if not self.queries.any():  # all hits belong to the first query
             return self.take(np.lexsort((self.addresses, self.scores))[:count])
@@ -98,7 +98,7 @@ class Search(Protocol):
         """The score column."""
 
     @property
-    def place_field(self) -> pa.Field | None:
+    def element_field(self) -> pa.Field | None:
         """The column of list element indices if the search returns elements, otherwise None."""
 
     @property
@@ -117,7 +117,7 @@ class Search(Protocol):
     def expected_rows(self, plan: ScanPlan) -> int | None:
         """Estimate the number of hits; None if unknown."""
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the fields that are scanned without an index, with the scanned fragments."""
 
 
@@ -131,8 +131,8 @@ def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:
         return valid
     found = scores if len(valid) == len(scores) else scores[valid]
     limit = np.partition(found, count - 1)[count - 1]
-    places: Int64s = valid[found <= limit]
-    return places
+    indices: Int64s = valid[found <= limit]
+    return indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +142,7 @@ class FoundSearch:
     hits: Hits
     score_field: pa.Field
 
-    is_batch, place_field = False, None
+    is_batch, element_field = False, None
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:  # noqa: ARG002
         """Return the precomputed hits."""
@@ -160,6 +160,6 @@ class FoundSearch:
         """Return the number of hits."""
         return len(self.hits)
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:  # noqa: ARG002
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:  # noqa: ARG002
         """Return no fields."""
         return []

@@ -40,7 +40,7 @@ class HybridSearch:
     depth: int
     fusion: Fusion
 
-    is_batch, place_field = False, None
+    is_batch, element_field = False, None
 
     @property
     def score_field(self) -> pa.Field:
@@ -59,9 +59,9 @@ class HybridSearch:
         """Return the number of requested rows."""
         return self.count
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the fields that are scanned without an index, with the scanned fragments."""
-        return [found for each in self._searches for found in each.looked_at(plan)]
+        return [found for each in self._searches for found in each.unindexed_fields(plan)]
 
     @property
     def _searches(self) -> tuple[Search, Search]:
@@ -73,7 +73,7 @@ class HybridSearch:
             plan, options=replace(plan.options, limit=self.depth, offset=0, order_by=())
         )
         texts, near = self.text.find(alone, rows), self.vector.find(alone, rows)
-        if texts.places is not None:  # retain the best element of each row
+        if texts.element_indices is not None:  # retain the best element of each row
             _, first = np.unique(texts.addresses, return_index=True)
             texts = texts.take(np.sort(first))
         fused = fuse(

@@ -35,7 +35,12 @@ from lancelet.kernels import (
 from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.query.indexing.segments import TableSegment
-from lancelet.query.search.admitted import AdmittedRows, KeptRows, live_masks, masks_of_offsets
+from lancelet.query.search.admitted import (
+    AdmittedRows,
+    CachedFilterRows,
+    live_masks,
+    masks_of_offsets,
+)
 from lancelet.query.search.hits import NO_HITS, Hits
 from lancelet.rowids.address import UInt64s
 from lancelet.table.fragment_reuse import fragment_reuse_of
@@ -129,11 +134,11 @@ class LiveRows:
             for number in partitions.tolist():
                 if number not in self._is_there:
                     rows = opened.rows_of(number)
-                    self._addresses[rows] = self._look_up(loaded.numbers[rows])
+                    self._addresses[rows] = self._to_addresses(loaded.numbers[rows])
                     self._is_there.add(number)
             return self._addresses
 
-    def _look_up(self, numbers: UInt64s) -> UInt64s:
+    def _to_addresses(self, numbers: UInt64s) -> UInt64s:
         if self._segment.is_by_id:
             return row_id_index_of(self._snapshot).addresses(numbers)
         return self._segment.moved(numbers)
@@ -161,105 +166,107 @@ class SegmentSearch:
         self._live = live
         self._admitted = live.admitted if admitted is None else admitted
 
-    def find(self, wanted: IndexQuery) -> Hits:
+    def find(self, index_query: IndexQuery) -> Hits:
         """Return the nearest `count` rows, or all rows if there are fewer."""
-        wanted = _within(wanted, self._segment)
-        query = prepare_query(wanted.query, self._segment.model.metric)
+        index_query = _within(index_query, self._segment)
+        query = prepare_query(index_query.query, self._segment.model.metric)
         if query is None:
             return NO_HITS
-        apart, order, first, most = _probed(self._segment, wanted, query)
-        asked = _Asked(wanted, query, apart, self._segment.quantizer)
+        distances, order, first, most = _probed(self._segment, index_query, query)
+        prepared = _PreparedQuery(index_query, query, distances, self._segment.quantizer)
         found = NO_HITS
         done = 0
-        while done < most and (done < first or len(found) < wanted.count):
+        while done < most and (done < first or len(found) < index_query.count):
             chosen = order[done : first if done < first else min(2 * done, most)]
-            hits = self._find_in(chosen, asked)
-            found = Hits.join([found, hits]).nearest(wanted.count) if len(found) else hits
+            hits = self._find_in(chosen, prepared)
+            found = Hits.join([found, hits]).top_k(index_query.count) if len(found) else hits
             done += len(chosen)
         return found
 
-    def _find_in(self, chosen: Int64s, asked: _Asked) -> Hits:
+    def _find_in(self, chosen: Int64s, prepared: _PreparedQuery) -> Hits:
         """Return the nearest rows of partitions."""
         loaded = self._segment.load(chosen)
         addresses = self._live.addresses(self._segment, loaded, chosen)
         if self._segment.graphs is None:
-            return self._scan(chosen, loaded, addresses, asked)
+            return self._scan(chosen, loaded, addresses, prepared)
         walked: list[Hits] = []
         scanned: list[int] = []
         for number in chosen.tolist():
-            hits = self._walk(number, addresses, asked)
+            hits = self._walk(number, addresses, prepared)
             if hits is None:
                 scanned.append(number)
             else:
                 walked.append(hits)
         if scanned:
-            walked.append(self._scan(np.array(scanned), loaded, addresses, asked))
-        return Hits.join(walked).nearest(asked.wanted.count)
+            walked.append(self._scan(np.array(scanned), loaded, addresses, prepared))
+        return Hits.join(walked).top_k(prepared.index_query.count)
 
-    def _scan(self, chosen: Int64s, loaded: LoadedRows, addresses: UInt64s, asked: _Asked) -> Hits:
-        segment, wanted = self._segment, asked.wanted
+    def _scan(
+        self, chosen: Int64s, loaded: LoadedRows, addresses: UInt64s, prepared: _PreparedQuery
+    ) -> Hits:
+        segment, index_query = self._segment, prepared.index_query
         centers = bases = NO_FLOATS
-        if asked.code.kind is CodeKind.CODEBOOK or len(loaded.codes.numbers):
+        if prepared.code.kind is CodeKind.CODEBOOK or len(loaded.codes.numbers):
             centers = segment.centers[chosen].reshape(-1)
-        elif asked.code.kind in {CodeKind.ROTATED, CodeKind.ROTATED_WIDE}:
+        elif prepared.code.kind in {CodeKind.ROTATED, CodeKind.ROTATED_WIDE}:
             shift = np.float32(1 if segment.model.metric is Metric.DOT else 0)
-            bases = asked.apart[chosen] - shift
+            bases = prepared.centroid_distances[chosen] - shift
         found, scores = scan_partitions(
-            asked.code,
+            prepared.code,
             loaded.codes,
             Probes(segment.starts[chosen], segment.lengths[chosen], centers, bases),
             addresses,
             self._admitted.among(chosen, addresses),
-            wanted.count,
+            index_query.count,
             (
-                -np.inf if wanted.lower is None else wanted.lower,
-                np.inf if wanted.upper is None else wanted.upper,
+                -np.inf if index_query.lower is None else index_query.lower,
+                np.inf if index_query.upper is None else index_query.upper,
             ),
         )
         return Hits.of_query(found, scores)
 
-    def _walk(self, number: int, addresses: UInt64s, asked: _Asked) -> Hits | None:
+    def _walk(self, number: int, addresses: UInt64s, prepared: _PreparedQuery) -> Hits | None:
         """Search the graph of a partition; return None if the partition must be scanned.
 
         If few rows pass the filter, a scan is cheaper than traversing filtered rows. Distance
         bounds cannot limit the traversal, so partitions are scanned in that case too.
         """
-        wanted, rows_of = asked.wanted, self._segment.rows_of(number)
-        count, beam = int(self._segment.lengths[number]), _beam_of(wanted)
-        if count <= _rows_to_walk(wanted):
+        index_query, rows_of = prepared.index_query, self._segment.rows_of(number)
+        count, beam = int(self._segment.lengths[number]), _beam_of(index_query)
+        if count <= _rows_to_walk(index_query):
             return None
         admitted = self._admitted.among(np.array([number]), addresses)[rows_of]
         allowed = self._admitted.count(number)
         if not allowed:
             return NO_HITS
-        if allowed <= _rows_to_walk(wanted) or allowed * 10 < count:
+        if allowed <= _rows_to_walk(index_query) or allowed * 10 < count:
             return None
         found = self._segment.graph(number)
         if found is None:
             return None
         graph, codes = found
         centroid = self._segment.model.centroids[number]
-        way = self._segment.quantizer.graph_query(asked.query, centroid)
+        graph_query = self._segment.quantizer.graph_query(prepared.query, centroid)
         rows, compared = search_graph(
             graph,
             codes,
-            way.comparison,
-            way.query,
+            graph_query.comparison,
+            graph_query.query,
             min(beam, count),
             None if allowed == count else admitted,
         )
-        if len(rows) < min(wanted.count, allowed):
+        if len(rows) < min(index_query.count, allowed):
             return None
-        return Hits.of_query(addresses[rows_of][rows], way.rescale(compared))
+        return Hits.of_query(addresses[rows_of][rows], graph_query.rescale(compared))
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _PreparedQuery:
     """A query prepared for a segment."""
 
-    wanted: IndexQuery
+    index_query: IndexQuery
     query: npt.NDArray[Any]
-    apart: Floats
+    centroid_distances: Floats
     """Distance of each centroid."""
     quantizer: Quantizer
 
@@ -272,67 +279,75 @@ class _Asked:
 _FEW_ROWS: Final = 1000
 
 
-def estimate_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
+def estimate_reads(segment: IvfSegment, index_query: IndexQuery) -> IoCounts:
     """Estimate the reads of a search in a segment, assuming that the initial probes suffice."""
-    wanted = _within(wanted, segment)
-    query = prepare_query(wanted.query, segment.model.metric)
+    index_query = _within(index_query, segment)
+    query = prepare_query(index_query.query, segment.model.metric)
     if query is None:
         return IoCounts()
-    _, order, first, _ = _probed(segment, wanted, query)
+    _, order, first, _ = _probed(segment, index_query, query)
     chosen = order[:first]
-    walked = chosen[segment.lengths[chosen] > _rows_to_walk(wanted)]
+    walked = chosen[segment.lengths[chosen] > _rows_to_walk(index_query)]
     return segment.estimate_reads(chosen, by_graph=walked)
 
 
-def _within(wanted: IndexQuery, segment: IvfSegment) -> IndexQuery:
+def _within(index_query: IndexQuery, segment: IvfSegment) -> IndexQuery:
     """Limit `count` to the number of rows of the segment, as it determines the memory use."""
-    if wanted.count <= segment.num_rows:
-        return wanted
-    return replace(wanted, count=max(1, segment.num_rows))
+    if index_query.count <= segment.num_rows:
+        return index_query
+    return replace(index_query, count=max(1, segment.num_rows))
 
 
 def _probed(
-    segment: IvfSegment, wanted: IndexQuery, query: npt.NDArray[Any]
+    segment: IvfSegment, index_query: IndexQuery, query: npt.NDArray[Any]
 ) -> tuple[Floats, Int64s, int, int]:
     """Return centroid distances, ordered partitions, and initial and maximum probe counts."""
-    apart = segment.model.distances(query)
-    order = np.argsort(apart, kind="stable")
+    distances = segment.model.distances(query)
+    order = np.argsort(distances, kind="stable")
     order = order[segment.lengths[order] > 0]
-    return apart, order, *probes_of(wanted, segment.model.metric, apart[order])
+    return distances, order, *probes_of(index_query, segment.model.metric, distances[order])
 
 
-def _beam_of(wanted: IndexQuery) -> int:
-    return max(wanted.ef or wanted.count + wanted.count // 2, wanted.count)
+def _beam_of(index_query: IndexQuery) -> int:
+    return max(index_query.ef or index_query.count + index_query.count // 2, index_query.count)
 
 
-def _rows_to_walk(wanted: IndexQuery) -> float:
+def _rows_to_walk(index_query: IndexQuery) -> float:
     """Return the largest number of rows that is scanned instead of searching a graph."""
-    if wanted.lower is not None or wanted.upper is not None:
+    if index_query.lower is not None or index_query.upper is not None:
         return np.inf
-    return _FEW_ROWS + 20 * _beam_of(wanted)
+    return _FEW_ROWS + 20 * _beam_of(index_query)
 
 
-def probes_of(wanted: IndexQuery, metric: Metric, apart: Floats) -> tuple[int, int]:
+def probes_of(index_query: IndexQuery, metric: Metric, distances: Floats) -> tuple[int, int]:
     """Return the initial and the maximum number of probes for ascending centroid distances."""
-    most = len(apart) if wanted.probes_max is None else min(wanted.probes_max, len(apart))
-    if wanted.probes is not None:
-        return min(wanted.probes, len(apart)), most
-    least = 1 if wanted.probes_min is None else wanted.probes_min
+    most = (
+        len(distances)
+        if index_query.probes_max is None
+        else min(index_query.probes_max, len(distances))
+    )
+    if index_query.probes is not None:
+        return min(index_query.probes, len(distances)), most
+    least = 1 if index_query.probes_min is None else index_query.probes_min
     budget = _BUDGETS.get(metric, _BUDGETS[Metric.L2])
-    if not len(apart):
+    if not len(distances):
         return 0, 0
-    place = min(int(np.searchsorted(_COUNTS, wanted.count)), len(_COUNTS) - 1)
-    nearest = float(apart[0])
-    scale = abs(1 - nearest) if metric is Metric.DOT else nearest
-    near = int(np.searchsorted(apart - nearest, budget.margins[place] * scale, side="right"))
-    first = min(max(near, budget.least[place]), budget.most[place])
+    budget_index = min(int(np.searchsorted(_COUNTS, index_query.count)), len(_COUNTS) - 1)
+    distance_min = float(distances[0])
+    scale = abs(1 - distance_min) if metric is Metric.DOT else distance_min
+    near = int(
+        np.searchsorted(
+            distances - distance_min, budget.margins[budget_index] * scale, side="right"
+        )
+    )
+    first = min(max(near, budget.least[budget_index]), budget.most[budget_index])
     return min(max(first, least), most), most
 
 
 def search_segments(
     snapshot: Snapshot,
     segments: Sequence[TableSegment],
-    wanted: Sequence[IndexQuery],
+    queries: Sequence[IndexQuery],
     rows: Mapping[int, Int64s] | None,
 ) -> Hits:
     """Return the nearest rows of segments for several queries, which run concurrently.
@@ -344,12 +359,14 @@ def search_segments(
         opened = opened_vectors(segment)
         admitted = None if rows is None else _admitted(snapshot, segment, rows)
         search = SegmentSearch(opened, live_rows_of(snapshot, segment), admitted)
-        parts = [search.find(wanted[0])] if len(wanted) == 1 else map_ordered(search.find, wanted)
+        parts = (
+            [search.find(queries[0])] if len(queries) == 1 else map_ordered(search.find, queries)
+        )
         for index, hits in enumerate(parts):
             found.append(hits if index == 0 else hits.as_query(index))
     if len(segments) == 1:
         return found[0] if len(found) == 1 else Hits.join(found)
-    return Hits.join(found).nearest(max(query.count for query in wanted))
+    return Hits.join(found).top_k(max(query.count for query in queries))
 
 
 def _admitted(
@@ -359,7 +376,7 @@ def _admitted(
         masks = masks_of_offsets(rows, segment.covered)
         return AdmittedRows(masks, opened_vectors(segment))
 
-    if not isinstance(rows, KeptRows):
+    if not isinstance(rows, CachedFilterRows):
         return make()
     return snapshot.version_cache.get_or_make(
         ("rows admitted", rows.text, segment.metadata.uuid), make

@@ -36,7 +36,7 @@ class Matches:
     @staticmethod
     def joined(parts: Sequence[Matches]) -> Matches:
         """Concatenate matches without common rows."""
-        each = NOTHING, *parts
+        each = NO_MATCHES, *parts
         addresses = np.concatenate([part.addresses for part in each])
         return Matches.of(addresses, np.concatenate([part.scores for part in each]))
 
@@ -44,22 +44,22 @@ class Matches:
         """Return the scores of the rows of `other`, 0 for rows without a match."""
         found = np.zeros(len(other.addresses), np.float32)
         if len(self.addresses):
-            places = np.searchsorted(self.addresses, other.addresses)
-            places = np.minimum(places, len(self.addresses) - 1)
-            hit = self.addresses[places] == other.addresses
-            found[hit] = self.scores[places[hit]]
+            indices = np.searchsorted(self.addresses, other.addresses)
+            indices = np.minimum(indices, len(self.addresses) - 1)
+            hit = self.addresses[indices] == other.addresses
+            found[hit] = self.scores[indices[hit]]
         return found
 
     def has(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
         """Return a mask of the addresses that match."""
         if not len(self.addresses):
             return np.zeros(len(addresses), np.bool_)
-        places = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
-        return np.asarray(self.addresses[places] == addresses)
+        indices = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
+        return np.asarray(self.addresses[indices] == addresses)
 
-    def where(self, kept: npt.NDArray[np.bool_]) -> Matches:
+    def where(self, mask: npt.NDArray[np.bool_]) -> Matches:
         """Return the matches selected by a mask."""
-        return Matches(self.addresses[kept], self.scores[kept])
+        return Matches(self.addresses[mask], self.scores[mask])
 
     def both(self, other: Matches) -> Matches:
         """Return the intersection, with the sum of both scores."""
@@ -79,4 +79,4 @@ class Matches:
         return Matches(addresses, np.maximum(self.among(rows), other.among(rows)))
 
 
-NOTHING = Matches(np.empty(0, np.uint64), np.empty(0, np.float32))
+NO_MATCHES = Matches(np.empty(0, np.uint64), np.empty(0, np.float32))

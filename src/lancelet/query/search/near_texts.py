@@ -56,7 +56,7 @@ class NearTexts:
 
     query: MinHashQuery
 
-    is_batch, place_field = False, None
+    is_batch, element_field = False, None
 
     @property
     def score_field(self) -> pa.Field:
@@ -69,9 +69,11 @@ class NearTexts:
         if options.with_deleted:
             raise InvalidInputError("Cannot include deleted rows in a search for similar texts")
         index = self._index(plan.snapshot)
-        wanted = _Wanted(self.query.text)
-        known = plan.snapshot.fragments.ids.tolist()
-        missing = set(known if options.fragments is None else options.fragments) - index.covered
+        query_text = _QueryText(self.query.text)
+        fragment_ids = plan.snapshot.fragments.ids.tolist()
+        missing = (
+            set(fragment_ids if options.fragments is None else options.fragments) - index.covered
+        )
         found: list[Hits] = []
         for segment in index.segments:
             covered = segment.covered
@@ -80,7 +82,7 @@ class NearTexts:
             opened = segment.open()
             assert isinstance(opened, MinHashSegment), "MinHash indices have MinHash segments"
             try:
-                numbers, scores = opened.near(wanted.signed_by(_signer(opened)))
+                numbers, scores = opened.near(query_text.signed_by(_signer(opened)))
                 addresses = segment.locate(numbers)
             except (ObjectNotFoundError, CorruptDataError) as error:
                 warn_unusable(plan.snapshot, error.with_facts(index=index.name))
@@ -94,37 +96,39 @@ class NearTexts:
             found.append(Hits.of_query(addresses[shown], scores[shown]))
         if missing and not options.indexed_only:
             signer = _signer(index.segments[0].open())
-            ordered = [each for each in known if each in missing]
-            found += self._elsewhere(plan, signer, wanted.signed_by(signer), ordered, rows)
+            ordered = [each for each in fragment_ids if each in missing]
+            found += self._search_unindexed(
+                plan, signer, query_text.signed_by(signer), ordered, rows
+            )
         limit = _COUNT if options.limit is None else options.limit
-        return Hits.join(found).nearest(limit + options.offset)
+        return Hits.join(found).top_k(limit + options.offset)
 
     def steps(self, plan: ScanPlan) -> list[str]:
         """Return the plan lines of the search, the last step first."""
         index = self._index(plan.snapshot)
         steps = [f"MinHashSearch: column={self.query.column}, segments={len(index.segments)}"]
-        if index.num_rows_elsewhere and not plan.options.indexed_only:
+        if index.num_rows_uncovered and not plan.options.indexed_only:
             steps.append(f"MinHashFlatSearch: column={self.query.column}")
         return steps
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Estimate the index reads of the search."""
-        found, wanted = IoCounts(), _Wanted(self.query.text)
+        found, query_text = IoCounts(), _QueryText(self.query.text)
         for segment in self._index(plan.snapshot).segments:
             opened = segment.open()
             assert isinstance(opened, MinHashSegment), "MinHash indices have MinHash segments"
-            found += opened.estimate_reads(wanted.signed_by(_signer(opened)))
+            found += opened.estimate_reads(query_text.signed_by(_signer(opened)))
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:
         """Return the maximum number of returned rows."""
         return _COUNT if plan.options.limit is None else plan.options.limit
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the column and the fragments not covered by any segment."""
         options, snapshot = plan.options, plan.snapshot
-        known = options.fragments or snapshot.fragments.ids.tolist()
-        missing = frozenset(known) - self._index(snapshot).covered
+        fragment_ids = options.fragments or snapshot.fragments.ids.tolist()
+        missing = frozenset(fragment_ids) - self._index(snapshot).covered
         if options.indexed_only or not missing:
             return ()
         return [(each, missing) for each in project(snapshot.schema, (self.query.column,)).fields]
@@ -140,30 +144,30 @@ class NearTexts:
                 return index
         raise _no_index(self.query.column)
 
-    def _elsewhere(
+    def _search_unindexed(
         self,
         plan: ScanPlan,
         signer: Signer,
-        wanted: UInt16s | None,
+        signature: UInt16s | None,
         fragments: Iterable[int],
         rows: Mapping[int, Int64s] | None,
     ) -> Iterator[Hits]:
         """Yield the rows of fragments that share a band with a signature."""
-        if wanted is None:
+        if signature is None:
             return
         bands = signer.settings.num_bands
-        own = band_keys(wanted[None, :], bands)
+        own = band_keys(signature[None, :], bands)
         projection = project(plan.snapshot.schema, (self.query.column,))
         for source in sources(plan.snapshot, list(fragments)):
             for offsets in _offsets(source, rows):
                 texts = _texts(projection, source, offsets)
-                signatures, places = signer.sign(texts)
+                signatures, indices = signer.sign(texts)
                 shares = (band_keys(signatures, bands) == own).any(axis=1)
-                scores = distances(signatures[shares], wanted)
-                yield Hits.of_query(source.addresses(offsets[places[shares]]), scores)
+                scores = distances(signatures[shares], signature)
+                yield Hits.of_query(source.addresses(offsets[indices[shares]]), scores)
 
 
-class _Wanted:
+class _QueryText:
     """The query text, signed with the settings of each index."""
 
     def __init__(self, text: str) -> None:

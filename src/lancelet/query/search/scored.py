@@ -19,8 +19,8 @@ from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_element_indices
 from lancelet.query.found_columns import referable_columns
 from lancelet.query.node_meter import SEARCH, SORT, TAKE, filter_node
+from lancelet.query.nodes.batch_sizer import batch_sizer
 from lancelet.query.nodes.filter import matching_offsets
-from lancelet.query.nodes.pace import batch_sizer
 from lancelet.query.nodes.sort import sort_order
 from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.query.projection import OutputColumn, project, without_columns
@@ -43,17 +43,17 @@ class ScoredScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, best first."""
-        options, pace = self._plan.options, batch_sizer(self._plan)
-        if not pace.is_bounded or options.order_by:
+        options, sizer = self._plan.options, batch_sizer(self._plan)
+        if not sizer.is_bounded or options.order_by:
             yield from self.table().to_batches(max_chunksize=options.batch_size)
             return
         found, start = _window(self._found(), options.offset, options.limit), 0
         while start < len(found):
-            places = np.arange(start, min(start + pace.rows, len(found)))
-            table = self._read(found.take(places))
-            pace.observe(len(places), table)
+            indices = np.arange(start, min(start + sizer.rows, len(found)))
+            table = self._read(found.take(indices))
+            sizer.observe(len(indices), table)
             yield from table.to_batches(max_chunksize=options.batch_size)
-            start += len(places)
+            start += len(indices)
 
     def table(self) -> pa.Table:
         """Return the rows, best first unless the scan has another order."""
@@ -162,9 +162,13 @@ def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
 
 def _lists_of(found: Hits, data_type: pa.DataType) -> pa.Array:
     """Return the element indices as a list column."""
-    places = no_element_indices(len(found)) if found.places is None else found.places
-    offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(places.shape[1])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(places.ravel()), data_type)
+    element_indices = (
+        no_element_indices(len(found)) if found.element_indices is None else found.element_indices
+    )
+    offsets = np.arange(len(element_indices) + 1, dtype=np.int32) * np.int32(
+        element_indices.shape[1]
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(element_indices.ravel()), data_type)
 
 
 def _rows_of(plan: ScanPlan) -> dict[int, Int64s]:

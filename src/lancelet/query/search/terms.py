@@ -56,7 +56,7 @@ class Statistics:
         return self.corpus.mean_length
 
 
-class Wanted(NamedTuple):
+class SearchLimits(NamedTuple):
     """The maximum number of documents to return, and a mask of hidden documents."""
 
     most: int
@@ -67,14 +67,14 @@ def find_tokens(
     partition: Partition,
     groups: Sequence[Sequence[str]],
     statistics: Statistics,
-    wanted: Wanted,
+    limits: SearchLimits,
     *,
     needs_all: bool,
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents for groups of alternative tokens."""
     norms = partition.norms(statistics.mean_length)
     if len(groups) == 1 and len(groups[0]) == 1:
-        return _find_word(partition, groups[0][0], statistics, wanted, norms)
+        return _find_word(partition, groups[0][0], statistics, limits, norms)
     times = Counter(token for group in groups for token in group)
     numbers = {token: number for token in times if (number := number_of(partition, token)) >= 0}
     if not numbers or (needs_all and not all(any(map(numbers.__contains__, g)) for g in groups)):
@@ -83,9 +83,9 @@ def find_tokens(
     lists = partition.lists(list(numbers.values()), norms)
     needs_all = needs_all and len(groups) > 1
     if not needs_all or all(len(group) == 1 for group in groups):
-        ranking = Ranking(idf, norms, wanted.most, wanted.hidden)
+        ranking = Ranking(idf, norms, limits.most, limits.hidden)
         return search_postings(lists, ranking, needs_all=needs_all)
-    docs, scores = search_postings(lists, Ranking(idf, norms, len(norms), wanted.hidden))
+    docs, scores = search_postings(lists, Ranking(idf, norms, len(norms), limits.hidden))
     for group in groups:
         own = [partition.postings_of(numbers[token])[0] for token in group if token in numbers]
         has = np.isin(docs, np.concatenate(own))
@@ -94,14 +94,14 @@ def find_tokens(
 
 
 def _find_word(
-    partition: Partition, token: str, statistics: Statistics, wanted: Wanted, norms: Float32s
+    partition: Partition, token: str, statistics: Statistics, limits: SearchLimits, norms: Float32s
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents for one token."""
     number = number_of(partition, token)
     if number < 0:
         return _NONE
     idf = np.array([statistics.idf[token]])
-    ranking = Ranking(idf, norms, wanted.most, wanted.hidden)
+    ranking = Ranking(idf, norms, limits.most, limits.hidden)
     return search_postings(partition.lists((number,), norms), ranking)
 
 
@@ -109,7 +109,7 @@ def find_phrase(
     partition: Partition,
     tokens: Sequence[Token],
     statistics: Statistics,
-    wanted: Wanted,
+    limits: SearchLimits,
     *,
     slop: int,
     needs_each: bool = False,
@@ -120,7 +120,7 @@ def find_phrase(
     """
     is_plain = len({token.position for token in tokens}) == len(tokens)
     if not (is_plain or needs_each):
-        return _find_alternatives(partition, tokens, statistics, wanted, slop)
+        return _find_alternatives(partition, tokens, statistics, limits, slop)
     numbers = [number_of(partition, token.text) for token in tokens]
     if min(numbers) < 0:
         return _NONE
@@ -128,7 +128,7 @@ def find_phrase(
     idf = np.array([statistics.idf[token.text] for token in tokens], np.float32)
     return search_phrase(
         partition.lists(numbers, norms, with_position=True),
-        Ranking(idf, norms, wanted.most, wanted.hidden),
+        Ranking(idf, norms, limits.most, limits.hidden),
         np.array([token.position for token in tokens], np.int64),
         slop=slop,
     )
@@ -138,30 +138,33 @@ def _find_alternatives(
     partition: Partition,
     tokens: Sequence[Token],
     statistics: Statistics,
-    wanted: Wanted,
+    limits: SearchLimits,
     slop: int,
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents with one token per position in order, scored by all tokens."""
-    places: dict[int, dict[str, None]] = {}
+    texts_by_position: dict[int, dict[str, None]] = {}
     for token in tokens:
-        places.setdefault(token.position, {})[token.text] = None
-    words = [(text,) for texts in places.values() for text in texts]
-    if len(places) > 1:
+        texts_by_position.setdefault(token.position, {})[token.text] = None
+    groups = [(text,) for texts in texts_by_position.values() for text in texts]
+    if len(texts_by_position) > 1:
         norms = partition.norms(statistics.mean_length)
-        numbers = {text: number_of(partition, text) for (text,) in words}
-        known = [text for text, number in numbers.items() if number >= 0]
-        if not all(any(numbers[text] >= 0 for text in texts) for texts in places.values()):
+        numbers = {text: number_of(partition, text) for (text,) in groups}
+        present = [text for text, number in numbers.items() if number >= 0]
+        if not all(
+            any(numbers[text] >= 0 for text in texts) for texts in texts_by_position.values()
+        ):
             return _NONE
-        lists = partition.lists([numbers[text] for text in known], norms, with_position=True)
-        of_text = dict(zip(known, occurrences(lists), strict=True))
+        lists = partition.lists([numbers[text] for text in present], norms, with_position=True)
+        of_text = dict(zip(present, occurrences(lists), strict=True))
         alternatives = [
-            [of_text[text] for text in texts if text in of_text] for texts in places.values()
+            [of_text[text] for text in texts if text in of_text]
+            for texts in texts_by_position.values()
         ]
-        docs = docs_with_phrase(alternatives, list(places), slop=slop)
+        docs = docs_with_phrase(alternatives, list(texts_by_position), slop=slop)
         hidden = np.ones(len(norms), np.uint8)
-        hidden[docs] = wanted.hidden[docs] if len(wanted.hidden) else 0
-        wanted = Wanted(wanted.most, hidden)
-    return find_tokens(partition, words, statistics, wanted, needs_all=False)
+        hidden[docs] = limits.hidden[docs] if len(limits.hidden) else 0
+        limits = SearchLimits(limits.most, hidden)
+    return find_tokens(partition, groups, statistics, limits, needs_all=False)
 
 
 def number_of(partition: Partition, token: str) -> int:
@@ -200,8 +203,8 @@ def is_within(first: str, second: str, most: int) -> bool:
     (True, False)
     """
     row = list(range(len(second) + 1))
-    for place, letter in enumerate(first, 1):
-        before, row[0] = row[0], place
+    for row_index, letter in enumerate(first, 1):
+        before, row[0] = row[0], row_index
         for other, against in enumerate(second, 1):
             before, row[other] = (
                 row[other],

@@ -48,12 +48,12 @@ from lancelet.query.full_text import (
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
-from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.matches import NO_MATCHES, Matches
 from lancelet.query.search.terms import Statistics
 from lancelet.query.search.text_column import (
     TextColumn,
     analyzer_of_column,
-    kept_text_column,
+    cached_text_column,
     tokens_of,
 )
 from lancelet.query.search.text_indices import BrokenSegmentError, Target, text_indices
@@ -63,7 +63,7 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _SCORE: Final = pa.field("_score", pa.float32())
-_PLACE: Final = pa.field(
+_ELEMENT_FIELD: Final = pa.field(
     "_doc_index", pa.list_(pa.field("item", pa.uint32(), nullable=False)), nullable=False
 )
 
@@ -96,9 +96,9 @@ class TextSearch:
         return _SCORE
 
     @property
-    def place_field(self) -> pa.Field | None:
+    def element_field(self) -> pa.Field | None:
         """The column of list element indices if the search returns elements, otherwise None."""
-        return _PLACE if self.by_element else None
+        return _ELEMENT_FIELD if self.by_element else None
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the matching rows, best first."""
@@ -126,12 +126,14 @@ class TextSearch:
             evaluation = _Evaluation(plan, rows, self.query)
             try:
                 found = _cut(evaluation.matches(self.query, count), count)
-                addresses, places = evaluation.elements(found)
+                addresses, element_indices = evaluation.elements(found)
             except BrokenSegmentError as broken:
                 text_indices(plan.snapshot).leave_out(broken)
                 continue
-            order = np.lexsort((*places.T[::-1], addresses, -found.scores))
-            return Hits.of_query(addresses[order], found.scores[order], places=places[order])
+            order = np.lexsort((*element_indices.T[::-1], addresses, -found.scores))
+            return Hits.of_query(
+                addresses[order], found.scores[order], element_indices=element_indices[order]
+            )
 
     def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
         """Return the plan line of the search."""
@@ -144,7 +146,7 @@ class TextSearch:
                 partition.estimate_reads(
                     [each.text for each in tokens], with_position=isinstance(leaf, PhraseQuery)
                 )
-                for leaf, tokens, partition in self._asked(plan)
+                for leaf, tokens, partition in self._index_reads(plan)
             ),
             IoCounts(),
         )
@@ -152,7 +154,7 @@ class TextSearch:
     def expected_rows(self, plan: ScanPlan) -> int | None:
         """Return an upper bound of the number of matches; None if frequencies are not cached."""
         total = 0
-        for leaf, tokens, partition in self._asked(plan):
+        for leaf, tokens, partition in self._index_reads(plan):
             counts = partition.cached_doc_frequencies([each.text for each in tokens])
             if counts is None:
                 return None
@@ -164,7 +166,7 @@ class TextSearch:
             total += min(at.values(), default=0) if needs_all else at.total()
         return total
 
-    def _asked(
+    def _index_reads(
         self, plan: ScanPlan
     ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[Token], StoredPartition]]:
         """Yield each single-column query with its tokens and each index partition it reads."""
@@ -176,7 +178,7 @@ class TextSearch:
                     if isinstance(partition, StoredPartition):
                         yield leaf, tokens, partition
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the columns, each with the fragments not covered by any segment."""
         options, snapshot = plan.options, plan.snapshot
         found: dict[Target, frozenset[int]] = {}
@@ -185,9 +187,9 @@ class TextSearch:
             segments = text_indices(snapshot).segments(target)
             if segments is not None and options.indexed_only:
                 continue
-            known = options.fragments or snapshot.fragments.ids.tolist()
+            fragment_ids = options.fragments or snapshot.fragments.ids.tolist()
             covered = (each.table.covered for each in segments or ())
-            found[target] = frozenset(known).difference(*covered)
+            found[target] = frozenset(fragment_ids).difference(*covered)
         return [
             (field, missing)
             for target, missing in found.items()
@@ -196,26 +198,26 @@ class TextSearch:
         ]
 
 
-def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
+def read_text_search(snapshot: Snapshot, argument: object) -> TextSearch:
     """Return the search for a query object, a string, or a dict with `query` and `columns`."""
-    if isinstance(wanted, FullTextQuery):
-        query = wanted
-    elif isinstance(wanted, str):
-        query = _words_query(snapshot, wanted, None)
-    elif isinstance(wanted, Mapping) and isinstance(wanted.get("query"), FullTextQuery):
-        query = wanted["query"]
-    elif isinstance(wanted, Mapping) and "query" in wanted:
-        unknown = sorted(wanted.keys() - {"query", "columns"})
+    if isinstance(argument, FullTextQuery):
+        query = argument
+    elif isinstance(argument, str):
+        query = _simple_query(snapshot, argument, None)
+    elif isinstance(argument, Mapping) and isinstance(argument.get("query"), FullTextQuery):
+        query = argument["query"]
+    elif isinstance(argument, Mapping) and "query" in argument:
+        unknown = sorted(argument.keys() - {"query", "columns"})
         if unknown:
             raise ArgumentTypeError(
                 ("unknown arguments of a full-text query; expected query and columns"),
                 arguments=unknown,
             )
-        query = _words_query(snapshot, wanted["query"], wanted.get("columns"))
+        query = _simple_query(snapshot, argument["query"], argument.get("columns"))
     else:
         raise InvalidInputError(
             "a text query is a string, a query object, or a dict with `query` and `columns`",
-            found=type(wanted).__name__,
+            found=type(argument).__name__,
         )
     check_query(query)
     return TextSearch(query, is_by_element(snapshot, query))
@@ -274,7 +276,7 @@ def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
     return np.asarray(scores >= last)
 
 
-def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) -> FullTextQuery:
+def _simple_query(snapshot: Snapshot, text: str, columns: Sequence[str] | None) -> FullTextQuery:
     granularity = None
     if not columns:
         granularity = DocumentGranularity.ROW
@@ -285,24 +287,24 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
                 "Cannot perform full text search unless an INVERTED index has been created on at "
                 "least one column, or the query names one: MatchQuery(words, column)"
             )
-    if len(words) > 1 and words[0] == words[-1] == '"':
+    if len(text) > 1 and text[0] == text[-1] == '"':
         if len(columns) != 1:
             raise InvalidInputError(
-                "the column must be specified in the query: words in quotes are a phrase, and a "
-                "phrase is looked for in one column",
+                "the column must be specified in the query: phrases are searched in a "
+                "single column",
                 columns=list(columns),
             )
-        return PhraseQuery(words[1:-1], columns[0], document_granularity=granularity)
-    if '"' in (words[:1], words[-1:]) and words.count('"') % 2:
+        return PhraseQuery(text[1:-1], columns[0], document_granularity=granularity)
+    if '"' in (text[:1], text[-1:]) and text.count('"') % 2:
         warnings.warn(
-            f"a quote of the query {words!r} has no other: it is searched for as words; for a "
-            "phrase, put one at both ends",
+            f"the query {text!r} has an unbalanced quote and is not searched as a phrase; for a "
+            "phrase, quote both ends",
             UnbalancedQuoteWarning,
             stacklevel=2,
         )
     if len(columns) == 1:
-        return MatchQuery(words, columns[0], document_granularity=granularity)
-    query = MultiMatchQuery(words, columns)
+        return MatchQuery(text, columns[0], document_granularity=granularity)
+    query = MultiMatchQuery(text, columns)
     for each in query.queries:
         each.document_granularity = granularity
     return query
@@ -359,7 +361,7 @@ class _Evaluation:
             case BooleanQuery():
                 return self._boolean(query)
             case _:
-                raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+                raise InvalidInputError("unknown full-text query", found=type(query).__name__)
 
     def elements(self, found: Matches) -> tuple[UInt64s, ElementIndices]:
         """Return the row addresses and element indices of matching documents."""
@@ -376,7 +378,7 @@ class _Evaluation:
             for other in parts[Occur.SHOULD]:
                 found = Matches(found.addresses, found.scores + other.among(found))
         else:
-            found = reduce(Matches.either, parts[Occur.SHOULD], NOTHING)
+            found = reduce(Matches.either, parts[Occur.SHOULD], NO_MATCHES)
         for other in parts[Occur.MUST_NOT]:
             found = found.where(~other.has(found.addresses))
         return found
@@ -442,9 +444,9 @@ class _Evaluation:
             return self._columns[target]
         if self._rows is not None or self._plan.options.fragments is not None:
             only = tokens_of(self._plan.snapshot, self._query, target)
-            known = self._unindexed.get(target)
-            column = TextColumn(self._plan, target, self._rows, only=only, unindexed=known)
+            unindexed = self._unindexed.get(target)
+            column = TextColumn(self._plan, target, self._rows, only=only, unindexed=unindexed)
         else:
-            column = kept_text_column(self._plan, target, self._query)
+            column = cached_text_column(self._plan, target, self._query)
         self._columns[target] = column
         return column

@@ -37,10 +37,10 @@ from lancelet.query.full_text import (
 )
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
-from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.matches import NO_MATCHES, Matches
 from lancelet.query.search.terms import (
+    SearchLimits,
     Statistics,
-    Wanted,
     expand,
     find_phrase,
     find_tokens,
@@ -63,7 +63,7 @@ from lancelet.values import dataclass
 _UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_folding=False)
 """Tokenizer options of a column without an index."""
 
-_KEPT_ROWS_MAX: Final = 100_000
+_CACHED_ROWS_MAX: Final = 100_000
 """Maximum number of unindexed rows whose tokens are cached between searches."""
 
 
@@ -165,13 +165,13 @@ class TextColumn:
         numbers, docs = fragments_of(keys), offsets_of(keys)
         addresses = np.empty(len(keys), np.uint64)
         depth = max((part.partition.element_indices.shape[1] for part in parts), default=0)
-        places = np.zeros((len(keys), depth), np.uint32)
+        element_indices = np.zeros((len(keys), depth), np.uint32)
         for number in np.unique(numbers).tolist():
             part, chosen = parts[number], numbers == number
             addresses[chosen] = part.addresses[docs[chosen]]
             with part.blamed:
-                places[chosen] = part.partition.element_indices[docs[chosen]]
-        return addresses, places
+                element_indices[chosen] = part.partition.element_indices[docs[chosen]]
+        return addresses, element_indices
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows that contain a token, with its frequency in each."""
@@ -193,8 +193,8 @@ class TextColumn:
     def explain(self, query: MatchQuery | PhraseQuery, key: int) -> Iterator[TermScore]:
         """Yield the contribution of each token of a query to the score of a row or element."""
         for group in self._groups:
-            words = self._words(query, self._tokens(query), group)
-            tokens = [token for each in words for token in each]
+            token_groups = self._token_groups(query, self._tokens(query), group)
+            tokens = [token for each in token_groups for token in each]
             for part in group.parts:
                 docs = np.flatnonzero(part.keys == key)
                 if len(docs):
@@ -208,7 +208,7 @@ class TextColumn:
 
     def matches(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
         """Return the matches of a query of this column, or the `count` best of each partition."""
-        found = NOTHING
+        found = NO_MATCHES
         for group in self._groups:
             own = self._matches(query, group, count)
             found = own if not len(found.addresses) else Matches.either(found, own)
@@ -219,13 +219,13 @@ class TextColumn:
     ) -> Matches:
         tokens = self._tokens(query)
         if not tokens:
-            return NOTHING
-        words = self._words(query, tokens, group)
-        statistics = group.statistics(tuple([token for each in words for token in each]))
+            return NO_MATCHES
+        token_groups = self._token_groups(query, tokens, group)
+        statistics = group.statistics(tuple([token for each in token_groups for token in each]))
         found = []
         for part in group.parts:
             with part.blamed:
-                docs, scores = self._search(query, tokens, words, statistics, part, count)
+                docs, scores = self._search(query, tokens, token_groups, statistics, part, count)
             found.append(part.matches(docs, scores))
         return found[0] if len(found) == 1 else Matches.joined(found)
 
@@ -235,22 +235,22 @@ class TextColumn:
         own = fuzzy_analyzer(lance_tokenizer) if is_near else self._analyzer
         return own.tokens(query.query)
 
-    def _words(
+    def _token_groups(
         self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: TextGroup
     ) -> list[tuple[str, ...]]:
-        """Return the tokens that each word of a query stands for.
+        """Return groups of alternative tokens for a query.
 
-        Where all words are needed those at one position are one: a name and a part of it. What
-        stands twice at one position counts once, but in rows without an index, as the reference
-        has it.
+        If all terms are required, tokens at the same position are alternatives, such as a name and
+        its parts. Duplicates at one position count once, except in unindexed rows, as in the
+        reference.
         """
-        words: list[tuple[str, ...]] = []
+        token_groups: list[tuple[str, ...]] = []
         if isinstance(query, MatchQuery) and query.fuzziness:
-            left = query.max_expansions  # for all words of the query together
+            left = query.max_expansions  # shared by all tokens of the query
             for token in tokens:
-                words.append(self._near(query, token.text, group, left))
-                left -= len(words[-1])
-            return words
+                token_groups.append(self._near(query, token.text, group, left))
+                left -= len(token_groups[-1])
+            return token_groups
         placed = [(token.position, token.text) for token in tokens]
         if group is self._groups[0]:
             placed = list(dict.fromkeys(placed))
@@ -280,13 +280,13 @@ class TextColumn:
         self,
         query: MatchQuery | PhraseQuery,
         tokens: Sequence[Token],
-        words: Sequence[tuple[str, ...]],
+        token_groups: Sequence[tuple[str, ...]],
         statistics: Statistics,
         part: TextPart,
         count: int | None,
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
         partition = part.partition
-        wanted = Wanted(partition.corpus.num_docs if count is None else count, part.hidden)
+        limits = SearchLimits(partition.corpus.num_docs if count is None else count, part.hidden)
         if isinstance(query, PhraseQuery):
             if not partition.has_positions:
                 raise InvalidInputError(
@@ -294,50 +294,50 @@ class TextColumn:
                     "index with position",
                     column=query.column,
                 )
-            needs_each = part.segment is None  # as the reference has it
+            needs_each = part.segment is None  # as in the reference
             return find_phrase(
-                partition, tokens, statistics, wanted, slop=query.slop, needs_each=needs_each
+                partition, tokens, statistics, limits, slop=query.slop, needs_each=needs_each
             )
         if query.boost <= 0:
-            wanted = Wanted(partition.corpus.num_docs, part.hidden)
+            limits = SearchLimits(partition.corpus.num_docs, part.hidden)
         needs_all = query.operator is FullTextOperator.AND
-        docs, own = find_tokens(partition, words, statistics, wanted, needs_all=needs_all)
+        docs, own = find_tokens(partition, token_groups, statistics, limits, needs_all=needs_all)
         return docs, own * np.float32(query.boost)
 
     def _keys(self, number: int, addresses: UInt64s) -> UInt64s:
-        """Return what documents of a partition are found as: rows, or documents by number."""
+        """Return the match keys of a partition: row addresses, or document numbers."""
         if not self._target.by_element:
             return addresses
         return addresses_of(number, np.arange(len(addresses)))
 
     def _shown(self, number: int, segment: TextSegment, partition: Partition) -> TextPart:
-        """Return where the documents of a partition are, worked out once for a whole version."""
+        """Return a partition with current row addresses, cached for scans of the whole version."""
 
-        def locate(*, is_kept: bool) -> TextPart:
+        def locate(*, is_cached: bool) -> TextPart:
             with Blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
                 hidden, keys = self._hidden(addresses), self._keys(number, addresses)
-                ascends = is_kept and bool((keys[1:] > keys[:-1]).all())
+                ascends = is_cached and bool((keys[1:] > keys[:-1]).all())
                 return TextPart(partition, addresses, hidden, keys, segment, ascends)
 
         if self._rows is not None or self._plan.options.fragments is not None:
-            return locate(is_kept=False)
+            return locate(is_cached=False)
         key = ("text documents", segment.table.metadata.uuid, id(partition), number)
-        return self._plan.snapshot.version_cache.get_or_make(key, lambda: locate(is_kept=True))
+        return self._plan.snapshot.version_cache.get_or_make(key, lambda: locate(is_cached=True))
 
     def _hidden(self, addresses: UInt64s) -> npt.NDArray[np.uint8]:
-        """Return which addresses are of rows that are deleted or not asked for."""
+        """Return a mask of the addresses of deleted rows and of rows outside of the search."""
         hidden = np.ones(len(addresses), np.bool_)
         fragments, offsets = fragments_of(addresses), offsets_of(addresses)
         for source in sources(self._plan.snapshot, self._plan.options.fragments):
             fragment_id = int(source.fragment.id)
-            places = np.flatnonzero(fragments == fragment_id)
-            if not len(places):
+            indices = np.flatnonzero(fragments == fragment_id)
+            if not len(indices):
                 continue
-            own = offsets[places]
+            own = offsets[indices]
             if int(own.max()) >= source.num_rows:
                 raise CorruptDataError(
-                    "a text index has a row that is out of range of its fragment",
+                    "a text index refers to a row out of range of its fragment",
                     fragment_id=fragment_id,
                     num_rows=source.num_rows,
                 )
@@ -346,7 +346,7 @@ class TextColumn:
                 shown[:] = False
                 shown[self._rows.get(fragment_id, np.empty(0, np.int64))] = True
             shown[source.hidden.to_array()] = False
-            hidden[places] = ~shown[own]
+            hidden[indices] = ~shown[own]
         return hidden.view(np.uint8) if hidden.any() else ALL_SHOWN
 
 
@@ -379,7 +379,7 @@ def _terms(
 
 
 def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
-    """Return what makes tokens of a column, as its index does if it has one."""
+    """Return the analyzer of a column, from its index if it has one."""
     own = text_indices(snapshot).analyzer(target)
     if own is not None:
         return own
@@ -389,7 +389,7 @@ def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
 
 
 def tokens_of(snapshot: Snapshot, query: FullTextQuery, target: Target) -> frozenset[str] | None:
-    """Return the tokens that a query asks of a column, or None if others are asked too."""
+    """Return the tokens that a query searches in a column, or None if it is fuzzy."""
     tokens: set[str] = set()
     for leaf in leaf_queries(query):
         if target_of(snapshot, leaf.column, leaf.document_granularity) != target:
@@ -400,10 +400,10 @@ def tokens_of(snapshot: Snapshot, query: FullTextQuery, target: Target) -> froze
     return frozenset(tokens)
 
 
-def kept_text_column(plan: ScanPlan, target: Target, query: FullTextQuery) -> TextColumn:
-    """Return a column with all its rows, kept for the next search if not many lack an index.
+def cached_text_column(plan: ScanPlan, target: Target, query: FullTextQuery) -> TextColumn:
+    """Return a column with all rows, cached unless too many rows are unindexed.
 
-    If many do it is made for the query, and has its tokens alone.
+    An uncached column contains only the tokens of the query.
     """
     snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
     segments = text_indices(snapshot).segments(target)
@@ -419,15 +419,18 @@ def kept_text_column(plan: ScanPlan, target: Target, query: FullTextQuery) -> Te
 def _small_column(
     plan: ScanPlan, target: Target, segments: Sequence[TextSegment]
 ) -> TextColumn | None:
-    """Return a column, or None if it would keep too many rows that lack an index."""
+    """Return a column, or None if it has too many unindexed rows to be cached."""
     covered = frozenset().union(*(segment.table.covered for segment in segments))
-    if not plan.options.indexed_only and _num_rows_outside(plan.snapshot, covered) > _KEPT_ROWS_MAX:
+    if (
+        not plan.options.indexed_only
+        and _num_rows_outside(plan.snapshot, covered) > _CACHED_ROWS_MAX
+    ):
         return None
     return TextColumn(plan, target, None)
 
 
 def _num_rows_outside(snapshot: Snapshot, covered: frozenset[int]) -> int:
-    """Return how many rows fragments have that are not covered."""
+    """Return the number of rows in fragments that are not covered."""
     return sum(
         snapshot.physical_rows(each) for each in snapshot.fragments if int(each.id) not in covered
     )

@@ -23,7 +23,7 @@ from lancelet.query.full_text import (
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.query.search.text import best_element, evaluate_query, read_text_search
-from lancelet.query.search.text_column import TermScore, kept_text_column
+from lancelet.query.search.text_column import TermScore, cached_text_column
 from lancelet.query.search.text_targets import target_of
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.lineage import row_id_index_of
@@ -48,12 +48,12 @@ class ScoreExplanation:
     parts: tuple[ScoreExplanation, ...] = ()
 
 
-def explain_score(snapshot: Snapshot, wanted: object, row_id: int) -> ScoreExplanation:
+def explain_score(snapshot: Snapshot, query: object, row_id: int) -> ScoreExplanation:
     """Explain the score of a row; the score is None if the row does not match.
 
     For searches by element, explain the best element of the row.
     """
-    search = read_text_search(snapshot, wanted)
+    search = read_text_search(snapshot, query)
     key = np.array([row_id], np.uint64)
     if snapshot.manifest.uses_stable_row_ids:
         key = row_id_index_of(snapshot).addresses(key)
@@ -73,7 +73,7 @@ def _explain(plan: ScanPlan, query: FullTextQuery, key: UInt64s) -> ScoreExplana
     terms: tuple[TermScore, ...] = ()
     if is_found and isinstance(query, MatchQuery | PhraseQuery):
         target = target_of(plan.snapshot, query.column, query.document_granularity)
-        terms = tuple(kept_text_column(plan, target, query).explain(query, int(key[0])))
+        terms = tuple(cached_text_column(plan, target, query).explain(query, int(key[0])))
     parts = tuple(_explain(plan, each, key) for each in _parts(query))
     return ScoreExplanation(render_query(query), score, terms, parts)
 

@@ -77,8 +77,8 @@ class Blamed:
 class TextPart:
     """A partition with the row addresses of its documents and a mask of hidden documents.
 
-    `keys` identify matches: row addresses, or document numbers if rows have several documents. If
-    they are known to ascend, matches need not be sorted.
+    `keys` identify matches: row addresses, or document numbers if rows have several documents.
+    Matches need not be sorted if `keys` are in ascending order.
     """
 
     partition: Partition
@@ -116,27 +116,31 @@ class TextGroup:
         self,
         parts: Sequence[TextPart],
         counted: Sequence[TextPart],
-        known: Statistics | None = None,
+        base_statistics: Statistics | None = None,
     ) -> None:
-        """Score `parts` with the statistics of `counted` plus `known`."""
-        self.parts, self.counted, self._counted_before = tuple(parts), tuple(counted), known
-        self._known: dict[tuple[str, ...], Statistics] = {}
+        """Score `parts` with the statistics of `counted` plus `base_statistics`."""
+        self.parts, self.counted, self._counted_before = (
+            tuple(parts),
+            tuple(counted),
+            base_statistics,
+        )
+        self._cache: dict[tuple[str, ...], Statistics] = {}
 
     @property
     def memory_bytes(self) -> int:
         """The size of the parts and cached statistics in bytes."""
-        return sum(each.memory_bytes for each in self.parts) + _COUNTED_BYTES * len(self._known)
+        return sum(each.memory_bytes for each in self.parts) + _COUNTED_BYTES * len(self._cache)
 
     def statistics(self, tokens: tuple[str, ...]) -> Statistics:
         """Return the statistics of tokens."""
-        found = self._known.get(tokens)
+        found = self._cache.get(tokens)
         if found is None:
-            if len(self._known) >= _COUNTED_MAX:
-                self._known = {}
+            if len(self._cache) >= _COUNTED_MAX:
+                self._cache = {}
             found = statistics_of(self.counted, tokens)
             if self._counted_before is not None:
                 found += self._counted_before
-            self._known[tokens] = found
+            self._cache[tokens] = found
         return found
 
 
@@ -175,19 +179,19 @@ def read_unindexed(
     parts: list[Postings] = []
     numbers: list[UInt64s] = []
     lengths: list[Int64s] = []
-    places: list[ElementIndices] = []
+    element_indices: list[ElementIndices] = []
     num_docs = 0
-    for texts, own in _documents(plan, target, covered, rows, places):
+    for texts, own in _documents(plan, target, covered, rows, element_indices):
         met = vocabulary if only is None else Vocabulary()
-        words = analyzer.analyze(texts.cast(pa.large_string()), met)
-        has_tokens = (words.counts > 0) | target.by_element
+        analyzed = analyzer.analyze(texts.cast(pa.large_string()), met)
+        has_tokens = (analyzed.counts > 0) | target.by_element
         numbers.append(own[has_tokens])
-        lengths.append(words.counts[has_tokens])
+        lengths.append(analyzed.counts[has_tokens])
         if only is not None:
-            words = _with_only(words, met, only, vocabulary)
-        words = AnalyzedTexts(words.ids, words.positions, words.counts[has_tokens])
-        parts.append(invert(words, len(vocabulary.tokens), num_docs, with_position=True))
-        num_docs += len(words.counts)
+            analyzed = _with_only(analyzed, met, only, vocabulary)
+        analyzed = AnalyzedTexts(analyzed.ids, analyzed.positions, analyzed.counts[has_tokens])
+        parts.append(invert(analyzed, len(vocabulary.tokens), num_docs, with_position=True))
+        num_docs += len(analyzed.counts)
     if not parts:
         return None
     return MemoryPartition(
@@ -195,7 +199,7 @@ def read_unindexed(
         join(parts, len(vocabulary.tokens)),
         np.concatenate(numbers),
         np.concatenate(lengths).astype(np.uint32),
-        np.concatenate(places) if places else None,
+        np.concatenate(element_indices) if element_indices else None,
     )
 
 
@@ -204,19 +208,19 @@ def _documents(
     target: Target,
     covered: frozenset[int],
     rows: Mapping[int, Int64s] | None,
-    places: list[ElementIndices],
+    element_indices: list[ElementIndices],
 ) -> Iterator[tuple[pa.Array, UInt64s]]:
-    """Yield documents with their row addresses; append element indices to `places`."""
-    for values, addresses in _pieces(plan, target, covered, rows):
+    """Yield documents with their row addresses; append to `element_indices`."""
+    for values, addresses in _read_values(plan, target, covered, rows):
         if target.by_element:
             found = list_elements(values)
-            places.append(found.element_indices)
+            element_indices.append(found.element_indices)
             yield found.texts, addresses[found.rows]
         else:
             yield texts_per_row(values), addresses
 
 
-def _pieces(
+def _read_values(
     plan: ScanPlan, target: Target, covered: frozenset[int], rows: Mapping[int, Int64s] | None
 ) -> Iterator[tuple[pa.Array, UInt64s]]:
     """Yield column values with their row addresses."""
@@ -227,10 +231,10 @@ def _pieces(
         fragment_id = int(source.fragment.id)
         if fragment_id in covered:
             continue
-        wanted = None if rows is None else rows.get(fragment_id, np.empty(0, np.int64))
+        selected = None if rows is None else rows.get(fragment_id, np.empty(0, np.int64))
         for start in range(0, source.num_rows, ROWS_TOGETHER):
             whole = RowRange(start, min(start + ROWS_TOGETHER, source.num_rows))
-            offsets = _offsets(source, whole, wanted)
+            offsets = _offsets(source, whole, selected)
             if offsets is not None and not len(offsets):
                 continue
             read = source.read(projection.fields, whole, offsets)
@@ -239,25 +243,25 @@ def _pieces(
             yield lists_of_texts(values, within), addresses_of(source.fragment.id, own)
 
 
-def _offsets(source: FragmentSource, whole: RowRange, wanted: Int64s | None) -> Int64s | None:
+def _offsets(source: FragmentSource, whole: RowRange, selected: Int64s | None) -> Int64s | None:
     """Return the row offsets to read in a range, or None for all."""
-    if wanted is None:
+    if selected is None:
         return source.visible(whole)
-    first, stop = np.searchsorted(wanted, [whole.start, whole.stop])
-    return wanted[first:stop]
+    first, stop = np.searchsorted(selected, [whole.start, whole.stop])
+    return selected[first:stop]
 
 
 def _with_only(
-    words: AnalyzedTexts, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
+    analyzed: AnalyzedTexts, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
 ) -> AnalyzedTexts:
     """Return the occurrences of selected tokens, with the token ids of another vocabulary."""
     numbers = np.full(len(met.tokens), -1, np.int64)
     for token in only:
         if token in met.ids:
             numbers[met.ids[token]] = vocabulary.number(token)
-    made = numbers[words.ids]
-    kept = made >= 0
-    kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-    ends = np.cumsum(words.counts)
-    counts = kept_before[ends] - kept_before[ends - words.counts]
-    return AnalyzedTexts(made[kept].astype(np.uint32), words.positions[kept], counts)
+    made = numbers[analyzed.ids]
+    mask = made >= 0
+    num_selected = np.concatenate([np.zeros(1, np.int64), np.cumsum(mask)])
+    ends = np.cumsum(analyzed.counts)
+    counts = num_selected[ends] - num_selected[ends - analyzed.counts]
+    return AnalyzedTexts(made[mask].astype(np.uint32), analyzed.positions[mask], counts)

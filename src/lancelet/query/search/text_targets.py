@@ -111,15 +111,15 @@ def _target(snapshot: Snapshot, column: str, granularity: DocumentGranularity | 
     fields = _fields_of_texts(snapshot.schema, column)
     path = tuple(field.name for field in fields)
     indexed = [target for target in text_indices(snapshot).listed if target.path == path]
-    wanted = None if granularity is None else DocumentGranularity(granularity)
-    if wanted is None and len(indexed) > 1:
+    requested = None if granularity is None else DocumentGranularity(granularity)
+    if requested is None and len(indexed) > 1:
         raise InvalidInputError(
             f"FTS query for field '{column}' is ambiguous because Row and ListElement indexes "
             "coexist; specify document_granularity"
         )
-    if wanted is None:
+    if requested is None:
         return indexed[0] if indexed else Target(path)
-    target = Target(path, wanted is DocumentGranularity.LIST_ELEMENT)
+    target = Target(path, requested is DocumentGranularity.LIST_ELEMENT)
     if target.by_element and not any(is_list(field.arrow_type) for field in fields):
         raise InvalidInputError(
             f"FTS field path '{column}' has no List layer and cannot use ListElement document "
@@ -148,6 +148,6 @@ def _fields_of_texts(schema: Schema, column: str) -> tuple[Field, ...]:
         data_type = data_type.value_type
     if not (is_json or is_text(data_type)):
         raise InvalidInputError(
-            "texts are searched in columns of texts", column=column, found=str(data_type)
+            "full-text search requires a string column", column=column, found=str(data_type)
         )
     return fields

@@ -49,8 +49,8 @@ from lancelet.query.search.indexed import (
     search_segments,
 )
 from lancelet.query.search.vector_arguments import (
-    asked_metric,
     distance_bounds,
+    metric_named,
     probes_between,
     queries_of,
     vector_field,
@@ -94,7 +94,7 @@ class VectorSearch:
     has_count: bool = True
     """Whether the caller passed `k`. Otherwise, the limit of the scan applies if it has one."""
 
-    place_field = None
+    element_field = None
 
     @property
     def score_field(self) -> pa.Field:
@@ -122,8 +122,8 @@ class VectorSearch:
             return self._exact(snapshot, fragments, rows) if is_found else NO_HITS
         try:
             covered = _covered(segments)
-            known = snapshot.fragments.ids.tolist() if fragments is None else fragments
-            missing = [each for each in known if each not in covered]
+            fragment_ids = snapshot.fragments.ids.tolist() if fragments is None else fragments
+            missing = [each for each in fragment_ids if each not in covered]
             has_rest = bool(missing) and not plan.options.indexed_only
             found = self._through_index(
                 snapshot, segments, rows, is_exact=has_rest and self._is_bounded
@@ -136,9 +136,9 @@ class VectorSearch:
             return found
         # Index distances may be estimates. Refine them before they are merged with exact distances
         # of the rows that are not indexed.
-        beside = self._exact(snapshot, missing, rows)
+        unindexed = self._exact(snapshot, missing, rows)
         refined = self._refined(snapshot, found, segments)
-        return self._within(Hits.join([refined, beside])).nearest(self.count)
+        return self._within(Hits.join([refined, unindexed])).top_k(self.count)
 
     def check(self, plan: ScanPlan) -> None:
         """Raise if the scan options cannot be combined with a search."""
@@ -188,22 +188,22 @@ class VectorSearch:
         factor = _LIST_FACTOR if vectors_of(self.field).in_lists else 1
         count = self.count * max(self.refine_factor or 1, factor)
         bounds = (None, None) if self.refine_factor else (self.lower, self.upper)
-        for wanted in self._asked(count, bounds) if segments else ():
+        for index_query in self._index_queries(count, bounds) if segments else ():
             for segment in segments:
-                found += estimate_reads(opened_vectors(segment), wanted)
+                found += estimate_reads(opened_vectors(segment), index_query)
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
         """Return the number of requested rows."""
         return self.count * (len(self.queries) if self.is_batch else 1)
 
-    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+    def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the vector field and the fragments not covered by any segment."""
         segments, options = self._segments_for(plan), plan.options
         if options.indexed_only or (segments and options.segments is not None):
             return ()
-        known = options.fragments or plan.snapshot.fragments.ids.tolist()
-        missing = frozenset(known) - _covered(segments)
+        fragment_ids = options.fragments or plan.snapshot.fragments.ids.tolist()
+        missing = frozenset(fragment_ids) - _covered(segments)
         return [(self.field, missing)] if missing else []
 
     def _segments_for(self, plan: ScanPlan) -> tuple[TableSegment, ...]:
@@ -259,19 +259,21 @@ class VectorSearch:
         in_lists = vectors_of(self.field).in_lists
         if not (is_exact or in_lists or self.refine_factor is not None):
             return search_segments(
-                snapshot, segments, self._asked(self.count, (self.lower, self.upper)), rows
+                snapshot, segments, self._index_queries(self.count, (self.lower, self.upper)), rows
             )
         factor = max(self.refine_factor or 1, _LIST_FACTOR if in_lists else 1)
         count, num_near = self.count * factor, -1
         upper = np.inf if self.upper is None else self.upper
         while True:
-            found = search_segments(snapshot, segments, self._asked(count, (None, None)), rows)
+            found = search_segments(
+                snapshot, segments, self._index_queries(count, (None, None)), rows
+            )
             has_all = np.bincount(found.queries, minlength=len(self.queries)) < count
             if in_lists:
                 # Each vector of a multivector query has its own hits. Merge them into one query.
                 has_all = np.array([has_all.all()])
-                places = np.unique(found.addresses, return_index=True)[1]
-                found = Hits.of_query(found.addresses, found.scores).take(places)
+                indices = np.unique(found.addresses, return_index=True)[1]
+                found = Hits.of_query(found.addresses, found.scores).take(indices)
             refined = self._refined(snapshot, found, segments)
             within = self._within(refined)
             has_enough = np.bincount(within.queries, minlength=len(has_all)) >= self.count
@@ -280,14 +282,16 @@ class VectorSearch:
             has_passed = count >= _ROWS_BEYOND and num_near == num_before
             is_widened = in_lists or self._is_bounded
             if not is_widened or (has_enough | has_all).all() or has_passed:
-                return within.nearest(self.count)
+                return within.top_k(self.count)
             count *= _WIDER
 
     @property
     def _is_bounded(self) -> bool:
         return self.lower is not None or self.upper is not None
 
-    def _asked(self, count: int, bounds: tuple[float | None, float | None]) -> list[IndexQuery]:
+    def _index_queries(
+        self, count: int, bounds: tuple[float | None, float | None]
+    ) -> list[IndexQuery]:
         """Return one index query per query vector."""
         return [
             IndexQuery(one, count, self.probes, self.probes_min, self.probes_max, self.ef, *bounds)
@@ -306,12 +310,12 @@ class VectorSearch:
 
     def _within(self, found: Hits) -> Hits:
         """Return the hits within the distance bounds, without NaN."""
-        kept = ~np.isnan(found.scores)
+        mask = ~np.isnan(found.scores)
         if self.lower is not None:
-            kept &= found.scores >= self.lower
+            mask &= found.scores >= self.lower
         if self.upper is not None:
-            kept &= found.scores < self.upper
-        return found.take(np.flatnonzero(kept))
+            mask &= found.scores < self.upper
+        return found.take(np.flatnonzero(mask))
 
 
 def distances_of(
@@ -325,9 +329,11 @@ def distances_of(
             return column.distances(snapshot, found.addresses, search.queries[0], metric)
         scores = np.empty(len(found), np.float32)
         for index, query in enumerate(search.queries):
-            places = np.flatnonzero(found.queries == index)
-            if len(places):
-                scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
+            indices = np.flatnonzero(found.queries == index)
+            if len(indices):
+                scores[indices] = column.distances(
+                    snapshot, found.addresses[indices], query, metric
+                )
         return scores
 
 
@@ -359,17 +365,17 @@ def model_of(segment: TableSegment) -> IvfModel:
     return opened_vectors(segment).model
 
 
-def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearch:
+def read_vector_search(schema: Schema, arguments: Mapping[str, Any]) -> VectorSearch:
     """Return the search for the arguments of `nearest`, named as in pylance."""
-    field = vector_field(schema, wanted["column"])
-    queries, is_batch = queries_of(wanted["q"], field)
-    count = COUNT if wanted.get("k") is None else int(wanted["k"])
+    field = vector_field(schema, arguments["column"])
+    queries, is_batch = queries_of(arguments["q"], field)
+    count = COUNT if arguments.get("k") is None else int(arguments["k"])
     if count < 1:
         raise InvalidInputError(f"Nearest-K must be > 0 but got {count}")
-    least, most = probes_between(wanted)
-    probes = wanted.get("nprobes")
-    lower, upper = distance_bounds(wanted.get("distance_range"))
-    refine = wanted.get("refine_factor")
+    least, most = probes_between(arguments)
+    probes = arguments.get("nprobes")
+    lower, upper = distance_bounds(arguments.get("distance_range"))
+    refine = arguments.get("refine_factor")
     if refine is not None and int(refine) < 1:
         raise InvalidInputError(f"Refine factor must be 1 or greater but got {refine}")
     return VectorSearch(
@@ -377,16 +383,16 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         queries,
         is_batch,
         count,
-        asked_metric(wanted.get("metric"), field),
+        metric_named(arguments.get("metric"), field),
         None if probes is None else int(probes),
         least,
         most,
         None if refine is None else int(refine),
-        wanted.get("ef"),
+        arguments.get("ef"),
         lower,
         upper,
-        use_index=wanted.get("use_index", True) is not False,
-        has_count=wanted.get("k") is not None,
+        use_index=arguments.get("use_index", True) is not False,
+        has_count=arguments.get("k") is not None,
     )
 
 
@@ -420,7 +426,7 @@ class StoredVectors:
         # Reads in table order need fewer requests.
         order = addresses.argsort()
         ordered = addresses[order]
-        found = self._in_place(snapshot, ordered, query, metric)
+        found = self._slice_distances(snapshot, ordered, query, metric)
         if found is None:
             rows = take_addresses(snapshot, ordered, self._projection)
             found = distances_to(rows.column(0).combine_chunks(), query, metric)
@@ -428,7 +434,7 @@ class StoredVectors:
         scores[order] = found
         return scores
 
-    def _in_place(
+    def _slice_distances(
         self, snapshot: Snapshot, ordered: UInt64s, query: npt.NDArray[Any], metric: Metric
     ) -> Floats | None:
         if self._dtype is None or not len(ordered):
@@ -448,9 +454,9 @@ class StoredVectors:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _reader(self, snapshot: Snapshot, fragment_id: int) -> FragmentReader:
-        known = self._readers.get(fragment_id)
-        if known is None:
+        reader = self._readers.get(fragment_id)
+        if reader is None:
             fragment = snapshot.fragments.by_id(fragment_id)
-            known = FragmentSource(snapshot, fragment, with_deleted=False).reader
-            self._readers[fragment_id] = known
-        return known
+            reader = FragmentSource(snapshot, fragment, with_deleted=False).reader
+            self._readers[fragment_id] = reader
+        return reader

@@ -94,27 +94,27 @@ def vectors_of(field: Field) -> VectorType:
 
 def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
     """Return the query vectors, and whether the search is a batch of queries."""
-    kept = vectors_of(field)
+    stored = vectors_of(field)
     # Queries have the precision of the stored vectors.
-    vectors = _as_array(given).astype(kept.dtype)
+    vectors = _as_array(given).astype(stored.dtype)
     if vectors.ndim and not len(vectors):
         raise InvalidInputError("a search needs at least one query vector", column=field.name)
     if vectors.ndim > 2:
         raise InvalidInputError(
             "a search takes one vector or a list of vectors", shape=list(vectors.shape)
         )
-    if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
+    if vectors.ndim not in {1, 2} or vectors.shape[-1] != stored.dimension or not vectors.size:
         raise InvalidInputError(
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
-            f"column size {kept.dimension}"
+            f"column size {stored.dimension}"
         )
-    if kept.dtype.kind == "f" and np.isnan(vectors).any():
+    if stored.dtype.kind == "f" and np.isnan(vectors).any():
         raise InvalidInputError(
             "the query vector contains NaN, which has no distance from any vector; replace it",
             column=field.name,
             element=int(np.argwhere(np.isnan(vectors))[0][-1]),
         )
-    if kept.in_lists:
+    if stored.in_lists:
         return (vectors.reshape(-1, vectors.shape[-1]),), False
     if vectors.ndim == 1:
         return (vectors,), False
@@ -143,7 +143,7 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
     return found
 
 
-def asked_metric(given: str | None, field: Field) -> Metric | None:
+def metric_named(given: str | None, field: Field) -> Metric | None:
     """Return the metric for a name, or None if the index decides."""
     if given is None:
         return None
@@ -162,10 +162,10 @@ def asked_metric(given: str | None, field: Field) -> Metric | None:
     return metric
 
 
-def probes_between(wanted: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def probes_between(arguments: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the minimum and maximum number of probed partitions."""
-    least, most = wanted.get("minimum_nprobes"), wanted.get("maximum_nprobes")
-    for given in (least, most, wanted.get("nprobes")):
+    least, most = arguments.get("minimum_nprobes"), arguments.get("maximum_nprobes")
+    for given in (least, most, arguments.get("nprobes")):
         if given is not None and int(given) < 1:
             raise InvalidInputError(f"Nprobes must be > 0 but got {given}")
     if least is not None and most is not None and int(least) > int(most):

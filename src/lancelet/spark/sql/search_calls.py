@@ -167,7 +167,7 @@ def split_search(plan: ScanPlan) -> list[ScanOptions]:
     fragment_ids = snapshot.fragments.ids.tolist()
     if isinstance(search, TextSearch):
         unindexed = None if options.indexed_only else unindexed_fragments(search, snapshot)
-        fields = [field for field, _ in search.looked_at(plan)]
+        fields = [field for field, _ in search.unindexed_fields(plan)]
         splits = plan_splits(snapshot, fields=fields, fragments=unindexed or [], can_cut=False)
         if unindexed is None or len(splits) < 2:
             return [options]

@@ -200,7 +200,7 @@ def test_who_waits_long_is_told(tmp_path, caplog):
         begun.set()
         goes_on.wait()
 
-    holder = threading.Thread(target=writer._in_turn, args=(hold,))
+    holder = threading.Thread(target=writer._exclusively, args=(hold,))
     holder.start()
     begun.wait()
     putter = threading.Thread(target=writer.put, args=([batch(1)],))
@@ -340,7 +340,7 @@ def test_a_mark_that_was_left_late_does_not_stop_the_later_writer(tmp_path):
     claimed = slow._claim(1, 1)
     writer = MemWalWriter(snapshot, SHARD, {})
     writer.put([batch(2)])
-    position = slow._mark(claimed)
+    position = slow._write_fence(claimed)
     with pytest.raises(FencedError):
         slow.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
     writer.put([batch(3)])

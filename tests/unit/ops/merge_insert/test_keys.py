@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lancelet.errors import UnsupportedError
 from lancelet.kernels import mix_integers
 from lancelet.ops.merge_insert import key_index
-from lancelet.ops.merge_insert.key_bytes import key_bytes, key_words
+from lancelet.ops.merge_insert.key_bytes import integer_keys, key_bytes
 from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
 
 NAN = float("nan")
@@ -103,7 +103,7 @@ def test_numbers_far_from_all_keys_are_not_looked_up(monkeypatch):
 
 @given(columns=key_columns())
 def test_short_keys_are_the_same_as_numbers_and_as_bytes(columns):
-    words = key_words(columns)
+    words = integer_keys(columns)
     if words is None:
         return
     stored = key_bytes(columns).to_pylist()

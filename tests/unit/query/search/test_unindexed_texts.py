@@ -57,7 +57,7 @@ def test_answers_are_the_same_however_rows_are_read(path, options, together):
     whole = list(answers(path, **options))
     with (
         mock.patch.object(text_parts, "ROWS_TOGETHER", together),
-        mock.patch.object(text_column, "_KEPT_ROWS_MAX", 0),
+        mock.patch.object(text_column, "_CACHED_ROWS_MAX", 0),
     ):
         assert list(answers(path, **options)) == whole
 
@@ -78,8 +78,8 @@ def test_columns_that_are_combined_keep_the_words_of_the_query(path):
 def test_only_tokens_of_the_query_stay_of_a_large_table(path):
     plan = lancelet.dataset(path).scanner()._plan
     target = text_column.target_of(plan.snapshot, "t")
-    with mock.patch.object(text_column, "_KEPT_ROWS_MAX", 0):
-        column = text_column.kept_text_column(plan, target, MatchQuery("Red foxy", "t"))
+    with mock.patch.object(text_column, "_CACHED_ROWS_MAX", 0):
+        column = text_column.cached_text_column(plan, target, MatchQuery("Red foxy", "t"))
     (part,) = (part for group in column._groups for part in group.parts)
     assert part.partition.num_tokens == 1
     lengths = text_column.TextColumn(plan, target, None)._groups[-1].parts[0].partition.lengths

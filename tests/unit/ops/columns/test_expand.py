@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.format.schema import Schema
-from lancelet.ops.columns.spreading import spread_field, spread_rows
+from lancelet.ops.columns.expand import expand_field, expand_rows
 
 MASKS = st.lists(st.booleans(), min_size=1, max_size=20).filter(any)
 LISTS = st.lists(st.none() | st.lists(st.integers(-9, 9), max_size=3), min_size=1, max_size=20)
@@ -20,7 +20,7 @@ def column(schema):
 def test_live_rows_keep_their_values(live):
     mask = np.array(live)
     values = pa.record_batch({"a": list(range(sum(live))), "b": [str(i) for i in range(sum(live))]})
-    spread = spread_rows(values, mask)
+    spread = expand_rows(values, mask)
     assert spread.num_rows == len(live)
     assert spread.filter(pa.array(mask)).equals(values)
 
@@ -39,7 +39,7 @@ def test_lists_of_all_rows_are_as_long_as_those_there(rows, data):
         if is_live
     ]
     field = column(pa.schema([("l", wanted)]))
-    spread = spread_field(field, pa.array(own, wanted), present, live)
+    spread = expand_field(field, pa.array(own, wanted), present, live)
     assert spread.filter(pa.array(live)).to_pylist() == own
     assert [row and len(row) for row in spread.to_pylist()] == [row and len(row) for row in rows]
 
@@ -48,5 +48,5 @@ def test_required_fields_of_deleted_rows_have_values_even_if_no_live_row_has_one
     kind = pa.list_(pa.struct([pa.field("v", pa.string(), nullable=False)]))
     present = pa.array([[{"x": 1}, {"x": 2}], []], pa.list_(pa.struct([("x", pa.int64())])))
     field = column(pa.schema([("l", kind)]))
-    spread = spread_field(field, pa.array([[]], kind), present, np.array([False, True]))
+    spread = expand_field(field, pa.array([[]], kind), present, np.array([False, True]))
     assert spread.to_pylist() == [[{"v": ""}, {"v": ""}], []]

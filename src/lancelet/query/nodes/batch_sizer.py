@@ -59,7 +59,7 @@ class BoundedBatchSizer(BatchSizer):
     is_bounded = True
 
     def __init__(self, share: int, *, waits: bool) -> None:
-        """Create a sizer for `share` bytes, with as many concurrent tasks as are useful."""
+        """Create a sizer for `share` bytes and choose the number of concurrent tasks."""
         ahead = 2 * (IO_THREADS if waits else CPU_THREADS)
         self.ahead = max(1, min(ahead, share // (_COPIES * _TASK_BYTES_MIN) - 1))
         self.task_bytes = max(1, min(share // (_COPIES * (self.ahead + 1)), TASK_BYTES))

@@ -169,8 +169,8 @@ def estimate_reads(
             return row_slice.source.reader.estimate_reads(fields, RowIndices(row_slice.offsets))
         return row_slice.source.estimate_reads(fields, row_slice.rows, row_slice.offsets)
 
-    total = _sum(read(look) for look in slices if look.offsets is None)
-    single = [look for look in slices if look.offsets is not None]
+    total = _sum(read(each) for each in slices if each.offsets is None)
+    single = [each for each in slices if each.offsets is not None]
     step = -(-len(single) // _SAMPLED_SLICES_MAX) or 1
     sampled = single[::step]
     reads = _sum(map(read, sampled))

@@ -1,11 +1,11 @@
-"""Values of live rows as values of all rows, deleted ones too.
+"""Extend values of live rows to all rows, including deleted ones.
 
     live      yes no yes yes no
     values    a      b   c
-    spread    a   a  b   c   c       a deleted row repeats its neighbour, which nobody will read
+    spread    a   a  b   c   c       deleted rows repeat a neighbouring value
 
-Lists of deleted rows keep the lengths that they have in other files of the fragment, as readers
-put the fields of structs in lists together item by item.
+Lists of deleted rows have the same lengths as in other files of the fragment, because readers
+combine the fields of structs in lists item by item.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LISTS: Final = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
 Mask = npt.NDArray[np.bool_]
 
 
-def spread_rows(batch: pa.RecordBatch, live: Mask) -> pa.RecordBatch:
-    """Return a batch of the live rows as one of all rows, of which at least one is live.
+def expand_rows(batch: pa.RecordBatch, live: Mask) -> pa.RecordBatch:
+    """Extend a batch of live rows to all rows; at least one row must be live.
 
-    >>> spread_rows(pa.record_batch({"a": [1, 2]}), np.array([False, True, True, False]))["a"]
+    >>> expand_rows(pa.record_batch({"a": [1, 2]}), np.array([False, True, True, False]))["a"]
     <pyarrow.lib.Int64Array object at ...>
     [
       1,
@@ -38,40 +38,40 @@ def spread_rows(batch: pa.RecordBatch, live: Mask) -> pa.RecordBatch:
       2
     ]
     """
-    places = _neighbours(live)
-    arrays = [take_rows(column, places) for column in batch.columns]
+    indices = _neighbours(live)
+    arrays = [take_rows(column, indices) for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
-def spread_field(field: Field, values: pa.Array, present: pa.Array | None, live: Mask) -> pa.Array:
-    """Return values of live rows as values of all rows, in the shape of what is there.
+def expand_field(field: Field, values: pa.Array, present: pa.Array | None, live: Mask) -> pa.Array:
+    """Extend values of live rows to all rows, with the list lengths of `present`.
 
-    `present` has all rows, and is None where the field is new as a whole.
+    `present` has all rows; None if the field itself is new.
     """
     if present is None or len(values) == len(live):
-        return _spread_leaf(field, values, live)
+        return _expand_leaf(field, values, live)
     if isinstance(present, pa.ExtensionArray):
         present = present.storage
     mask = present.is_null() if present.null_count else None
     if field.logical_type == logical_type.STRUCT:
         children = [
-            spread_field(child, own, _child(present, child.name), live)
+            expand_field(child, own, _child(present, child.name), live)
             for child, own in zip(field.children, _children(values), strict=True)
         ]
-        fields = [values.type.field(place) for place in range(len(children))]
+        fields = [values.type.field(index) for index in range(len(children))]
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if field.logical_type not in _LISTS:
-        return _spread_leaf(field, values, live)
+        return _expand_leaf(field, values, live)
     lengths = pc.fill_null(pc.list_value_length(present), 0).to_numpy()
     (item,) = field.children
-    items = spread_field(
+    items = expand_field(
         item, pc.list_flatten(values), pc.list_flatten(present), np.repeat(live, lengths)
     )
     return with_items(present, items, item)
 
 
 def with_items(lists: pa.Array, items: pa.Array, item: Field) -> pa.Array:
-    """Return lists as long as others, with other items."""
+    """Return lists with the same offsets and validity but other items."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
     is_large = pa.types.is_large_list(lists.type)
     number = pa.int64() if is_large else pa.int32()
@@ -83,7 +83,7 @@ def with_items(lists: pa.Array, items: pa.Array, item: Field) -> pa.Array:
     return maker.from_arrays(offsets, items, type=kind, mask=mask)
 
 
-def _spread_leaf(field: Field, values: pa.Array, live: Mask) -> pa.Array:
+def _expand_leaf(field: Field, values: pa.Array, live: Mask) -> pa.Array:
     if len(values) == len(live):
         return values
     if not len(values):
@@ -92,17 +92,17 @@ def _spread_leaf(field: Field, values: pa.Array, live: Mask) -> pa.Array:
 
 
 def _neighbours(live: Mask) -> pa.Array:
-    """Return for each row the place, among the live rows, of itself or of the one before."""
+    """Return for each row the index of the same or the preceding live row."""
     return pa.array(np.maximum(np.cumsum(live) - 1, 0))
 
 
 def _blank(field: Field, data_type: pa.DataType, count: int) -> pa.Array:
-    """Return values for rows that nobody will read, where there is none to repeat."""
+    """Return placeholder values for deleted rows without a neighbour to repeat."""
     nulls = pa.nulls(count, data_type)
     if all(node.nullable for node in field.walk()):
         return nulls
     if pa.types.is_struct(data_type):
-        fields = [data_type.field(place) for place in range(data_type.num_fields)]
+        fields = [data_type.field(index) for index in range(data_type.num_fields)]
         children = [
             _blank(child, own.type, count)
             for child, own in zip(field.children, fields, strict=True)
@@ -114,9 +114,9 @@ def _blank(field: Field, data_type: pa.DataType, count: int) -> pa.Array:
 
 
 def _child(present: pa.StructArray, name: str) -> pa.Array | None:
-    place = present.type.get_field_index(name)
-    return None if place < 0 else present.field(place)
+    index = present.type.get_field_index(name)
+    return None if index < 0 else present.field(index)
 
 
 def _children(values: pa.StructArray) -> list[pa.Array]:
-    return [values.field(place) for place in range(values.type.num_fields)]
+    return [values.field(index) for index in range(values.type.num_fields)]
