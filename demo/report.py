@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lancelet.io.metered import PROCESS_METER
 
 if TYPE_CHECKING:
-    from lancelet.ops.jobs.engine import JobReport
+    from lancelet.jobs.engine import JobReport
     from lancelet.spark import Finished
 
 

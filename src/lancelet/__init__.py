@@ -58,11 +58,11 @@ if TYPE_CHECKING:
         ShardWriter,
         evaluate_sharding_spec,
     )
-    from lancelet.ops.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
     from lancelet.progress import IndexProgress
-    from lancelet.query.explain import ScanMetrics as ScanStatistics
+    from lancelet.scan.explain import ScanMetrics as ScanStatistics
     from lancelet.schema import json_to_schema, schema_to_json
     from lancelet.udf import BatchUDF, batch_udf
+    from lancelet.upkeep.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
     from lancelet.util import sanitize_ts
 
 __all__ = [
@@ -139,10 +139,10 @@ import_on_demand(
         "BlobDescriptor": "lancelet.blob",
         "BlobDescriptorArrayBuilder": "lancelet.blob",
         "BlobFile": "lancelet.blob",
-        "CleanupCandidateFile": "lancelet.ops.cleanup",
+        "CleanupCandidateFile": "lancelet.upkeep.cleanup",
         "CleanupExplanation": "lancelet.dataset.maintenance.maintenance",
-        "CleanupReferencedBranch": "lancelet.ops.cleanup",
-        "CleanupStats": "lancelet.ops.cleanup",
+        "CleanupReferencedBranch": "lancelet.upkeep.cleanup",
+        "CleanupStats": "lancelet.upkeep.cleanup",
         "CompactedSsTable": "lancelet.mem_wal",
         "DataStatistics": "lancelet.dataset",
         "DatasetBasePath": "lancelet.dataset.maintenance.settings",
@@ -165,7 +165,7 @@ import_on_demand(
         "LsmVectorSearchPlanner": "lancelet.mem_wal",
         "MergeInsertBuilder": "lancelet.dataset",
         "PackedBlobWriter": "lancelet.blob",
-        "ScanStatistics": "lancelet.query.explain:ScanMetrics",
+        "ScanStatistics": "lancelet.scan.explain:ScanMetrics",
         "Session": "lancelet.dataset",
         "ShardSnapshot": "lancelet.mem_wal",
         "ShardWriter": "lancelet.mem_wal",

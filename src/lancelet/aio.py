@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, 
 
 import pyarrow as pa
 
+from lancelet.change.progress import reporting
 from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
@@ -29,7 +30,6 @@ from lancelet.dataset.scan.scanner import LanceScanner
 from lancelet.dataset.write.write import dataset as open_dataset
 from lancelet.dataset.write.write import write_dataset as write_rows
 from lancelet.errors import CancelledError, InvalidInputError
-from lancelet.ops.progress import reporting
 
 if TYPE_CHECKING:
     from lancelet.dataset.mutation import ExecuteResult, MergeInsertBuilder

@@ -1,6 +1,7 @@
 """Fragments and their metadata. Mirrors the pylance module of this name."""
 
 from lancelet.bitmap import Bitmap
+from lancelet.change.write import MAX_BYTES_PER_FILE as DEFAULT_MAX_BYTES_PER_FILE
 from lancelet.dataset.columns import BatchUDF
 from lancelet.dataset.fragment import FragmentSession, LanceFragment
 from lancelet.dataset.history.row_ids import RowIdSequence
@@ -14,7 +15,6 @@ from lancelet.dataset.write.metadata import (
     RowDatasetVersionMeta,
     RowIdMeta,
 )
-from lancelet.ops.write import MAX_BYTES_PER_FILE as DEFAULT_MAX_BYTES_PER_FILE
 
 __all__ = [
     "DEFAULT_MAX_BYTES_PER_FILE",

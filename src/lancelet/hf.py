@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lancelet.change.rows import read_rows
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.ops.rows import read_rows
 
 
 class HuggingFaceConverter:

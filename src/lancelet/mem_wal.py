@@ -13,7 +13,7 @@ from lancelet.dataset.mem_wal.readers import (
     LsmVectorSearchPlanner,
     ShardSnapshot,
 )
-from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
+from lancelet.memwal.sharding import ShardingField, ShardingSpec
 
 __all__ = [
     "CompactedSsTable",

@@ -7,7 +7,7 @@ from lancelet.dataset.maintenance.compaction import (
     CompactionTask,
     RewriteResult,
 )
-from lancelet.ops.compact import CompactionMetrics
+from lancelet.upkeep.compact import CompactionMetrics
 
 __all__ = [
     "Compaction",

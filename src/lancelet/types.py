@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lancelet.ops.rows import read_rows
+from lancelet.change.rows import read_rows
 
 ReaderLike: TypeAlias = Any
 """Rows: a table, batches, a reader, a scanner, a dataset, a data frame, or Python values."""

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.change.columns.add import add_columns
+from lancelet.change.columns.alter import Alteration, alter_columns
+from lancelet.change.columns.drop import drop_columns
+from lancelet.change.columns.replace import replace_columns
+from lancelet.change.columns.sources import Expressions
+from lancelet.change.rows import read_rows
 from lancelet.errors import CommitOutcomeUnknownError, StorageError
-from lancelet.ops.columns.add import add_columns
-from lancelet.ops.columns.alter import Alteration, alter_columns
-from lancelet.ops.columns.drop import drop_columns
-from lancelet.ops.columns.replace import replace_columns
-from lancelet.ops.columns.sources import Expressions
-from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids
-from lancelet.ops.rows import read_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.migrate_row_ids import migrate_to_stable_row_ids
 from tests.kit.faults import FaultyStore
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"]})

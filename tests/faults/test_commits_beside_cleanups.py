@@ -30,12 +30,6 @@ from lancelet.errors import (
 from lancelet.format.operation import Append, Overwrite, ReserveFragments, Restore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import WrappedStore
-from lancelet.ops.cleanup import (
-    CleanupPolicy,
-    cleanup_old_versions,
-    plan_cleanup,
-    run_cleanup,
-)
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.handlers import PutIfAbsent
 from lancelet.table.location import TableLocation
@@ -50,6 +44,7 @@ from lancelet.table.refs import (
 )
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.cleanup import CleanupPolicy, cleanup_old_versions, plan_cleanup, run_cleanup
 from tests.kit.s3_server import S3Server
 from tests.kit.tables import (
     SIMPLE_SCHEMA,
@@ -322,7 +317,7 @@ def test_what_refers_to_a_version_holds_it_or_fails(location, monkeypatch, refer
         with pytest.raises(VersionNotFoundError):
             do()
     elif when == "recorded before":
-        from lancelet.ops.cleanup import run  # only here
+        from lancelet.upkeep.cleanup import run  # only here
 
         look = run.referred_since
 

@@ -18,12 +18,12 @@ import pytest
 import lancelet
 from lancelet import surroundings
 from lancelet.errors import CommittedFilesMissingError, LanceletError
-from lancelet.ops.cleanup import CleanupPolicy, cleanup_old_versions
 from lancelet.surroundings import Surroundings
 from lancelet.table import commit as commit_module
 from lancelet.table.handlers import PutIfAbsent
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.cleanup import CleanupPolicy, cleanup_old_versions
 
 WEEK = timedelta(days=8)
 NO_SYNC = {"local_sync": "false"}

@@ -9,10 +9,10 @@ import pytest
 
 import lancelet
 from lancelet.errors import StorageError
-from lancelet.ops.cleanup.policy import CleanupPolicy
-from lancelet.ops.cleanup.run import cleanup_old_versions
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.cleanup.policy import CleanupPolicy
+from lancelet.upkeep.cleanup.run import cleanup_old_versions
 from tests.kit.faults import FullStore
 
 POLICY = CleanupPolicy(before_version=4, delete_unverified=True)

@@ -20,11 +20,11 @@ import pytest
 
 import lancelet
 from lancelet.errors import CommitOutcomeUnknownError, LanceletError, StorageError
-from lancelet.ops.check import Level, Severity, check
-from lancelet.ops.cleanup import CleanupPolicy, cleanup_old_versions
-from lancelet.ops.compact import CompactionOptions, compact_files
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.upkeep.check import Level, Severity, check
+from lancelet.upkeep.cleanup import CleanupPolicy, cleanup_old_versions
+from lancelet.upkeep.compact import CompactionOptions, compact_files
 from tests.kit.faults import Fault, FaultyStore
 
 NO_SYNC = {"local_sync": "false"}

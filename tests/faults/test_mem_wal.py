@@ -25,11 +25,11 @@ from lancelet.errors import (
 )
 from lancelet.format.shard_manifest import SEALED
 from lancelet.io.wrapped import WrappedStore
-from lancelet.ops.mem_wal.compact import compact_log
-from lancelet.ops.mem_wal.discovery import record_shards
-from lancelet.ops.mem_wal.shard import Shard
-from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
-from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.memwal.compact import compact_log
+from lancelet.memwal.discovery import record_shards
+from lancelet.memwal.shard import Shard
+from lancelet.memwal.upkeep import collect_log, seal_shard
+from lancelet.memwal.writer import MemWalWriter
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from tests.kit.faults import FaultyStore

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.change.merge.execute import merge_rows
+from lancelet.change.merge.spec import Matched, MergeSpec, RewriteMode
+from lancelet.change.rows import read_rows
+from lancelet.change.update import update_rows
 from lancelet.errors import CommitOutcomeUnknownError, StorageError
-from lancelet.ops.merge_insert.execute import merge_rows
-from lancelet.ops.merge_insert.spec import Matched, MergeSpec, RewriteMode
-from lancelet.ops.rows import read_rows
-from lancelet.ops.update import update_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from tests.kit.faults import Fault, FaultyStore

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from lancelet import spark as ls
 from lancelet.io.wrapped import WrappedStore
-from lancelet.ops.jobs import table_ref
+from lancelet.jobs import table_ref
 from lancelet.spark.types import spark_schema
 from pyspark_lance import DefaultSource
 

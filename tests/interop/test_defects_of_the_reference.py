@@ -21,7 +21,7 @@ import lancelet
 from lancelet.errors import AlreadyExistsError, NotFoundError
 from lancelet.indices import IndexConfig
 from lancelet.mem_wal import CompactedSsTable
-from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.scan.indexing.segments import IndexUnusableWarning
 
 pytestmark = pytest.mark.interop
 

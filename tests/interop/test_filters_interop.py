@@ -17,10 +17,10 @@ import pytest
 from hypothesis import assume, event, given
 
 from lancelet.errors import ExpressionError
-from lancelet.query import expression as ex
-from lancelet.query.compile import compile_filter, compile_value
-from lancelet.query.evaluate import evaluate
-from lancelet.query.traversal import walk
+from lancelet.expr import expression as ex
+from lancelet.expr.compile import compile_filter, compile_value
+from lancelet.expr.evaluate import evaluate
+from lancelet.expr.traversal import walk
 from tests.kit.expressions import PREDICATES, random_batch
 
 pytestmark = pytest.mark.interop

@@ -16,7 +16,7 @@ import lancelet as ours
 from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX
 from lancelet.index import registry
-from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.scan.indexing.segments import IndexUnusableWarning
 from lancelet.table.fragment_reuse import fragment_reuse_of
 
 FILTER = "a > 90 AND a < 95"
@@ -171,7 +171,7 @@ def test_an_index_is_not_dropped_and_rebuilt(tmp_path: Path) -> None:
         dataset.repair(rebuild_indices=["b_idx"])
 
 
-@pytest.mark.filterwarnings("ignore::lancelet.query.indexing.segments.IndexUnusableWarning")
+@pytest.mark.filterwarnings("ignore::lancelet.scan.indexing.segments.IndexUnusableWarning")
 def test_kinds_that_are_not_known_live_through_every_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from lance.indices import IndexConfig as ReferenceConfig
 import lancelet as ours
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.indices import IndexConfig
-from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.scan.indexing.segments import IndexUnusableWarning
 
 DOCUMENTS = [
     '{"x": 7, "a": {"b": 1}, "s": "queen", "f": 1.5, "t": true}',

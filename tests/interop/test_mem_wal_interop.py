@@ -15,8 +15,8 @@ import pytest
 import lancelet
 import lancelet.mem_wal
 from lancelet.errors import InvalidInputError
-from lancelet.ops.mem_wal.reconcile import IrreconcilableError
-from lancelet.ops.mem_wal.shard import Shard
+from lancelet.memwal.reconcile import IrreconcilableError
+from lancelet.memwal.shard import Shard
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SHARD = str(uuid.UUID(int=7))

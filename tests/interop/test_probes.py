@@ -6,7 +6,7 @@ a place of their own:
     flipped bits                      tests/property/test_bit_flips.py
     updates beside a compactor        tests/faults/test_maintenance.py
     eight upserts of one key          tests/faults/test_mutation.py
-    deltas without stable row ids     tests/unit/ops/changes/test_changes.py
+    deltas without stable row ids     tests/unit/upkeep/changes/test_changes.py
     filters that it refuses           tests/interop/test_filters_interop.py
     three-valued logic by indices     tests/interop/test_index_differential.py
     dropping foreign folders          tests/unit/dataset/test_dataset.py

@@ -12,8 +12,8 @@ import pytest
 
 import lancelet
 from lancelet.index.vector.kind import encode_parts
-from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.column_indices import vector_indices
+from lancelet.scan.indexing.column_indices import vector_indices
+from lancelet.upkeep.indexing.rows import rows_to_index
 
 DIMENSION = 24
 

@@ -20,7 +20,7 @@ from lancelet.dataset import Index
 from lancelet.index.text.analyzer import TextAnalyzer
 from lancelet.index.text.characters import fold, letters_and_digits, lower
 from lancelet.index.text.options import LANGUAGES, TextOptions
-from lancelet.query.search.text import UnbalancedQuoteWarning
+from lancelet.search.text import UnbalancedQuoteWarning
 
 pytestmark = pytest.mark.interop
 

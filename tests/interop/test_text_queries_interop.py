@@ -18,7 +18,7 @@ import pytest
 
 import lancelet
 import lancelet.query
-from lancelet.query.full_text import render_query
+from lancelet.search.full_text import render_query
 
 pytestmark = pytest.mark.interop
 

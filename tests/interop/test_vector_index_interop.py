@@ -20,7 +20,7 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.legacy_file import LegacyFile, write_legacy_file
 from lancelet.index.vector.vectors import prepare
 from lancelet.io.local import LocalStore
-from lancelet.query.indexing.segments import table_segment
+from lancelet.scan.indexing.segments import table_segment
 
 pytestmark = pytest.mark.interop
 HISTORICAL = Path(__file__).parents[1] / "golden" / "historical"

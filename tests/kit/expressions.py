@@ -24,9 +24,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
-from lancelet.query import expression as ex
-from lancelet.query.expression import Expression, Operator
-from lancelet.query.literal_text import parse_number
+from lancelet.expr import expression as ex
+from lancelet.expr.expression import Expression, Operator
+from lancelet.expr.literal_text import parse_number
 
 Row: TypeAlias = Mapping[str, Any]
 

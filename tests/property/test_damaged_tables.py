@@ -76,7 +76,7 @@ def damages(path, seed):
         )
 
 
-@pytest.mark.filterwarnings("ignore::lancelet.query.indexing.segments.IndexUnusableWarning")
+@pytest.mark.filterwarnings("ignore::lancelet.scan.indexing.segments.IndexUnusableWarning")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_damage_is_harmless_or_an_error_that_names_the_file(table, tmp_path, folder):
     expected = answers(table)

@@ -10,15 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lancelet.errors import ExpressionError
-from lancelet.query import expression as ex
-from lancelet.query.arrow_expression import from_arrow, to_arrow
-from lancelet.query.bind import bind_filter
-from lancelet.query.compile import compile_filter, compile_value
-from lancelet.query.evaluate import evaluate
-from lancelet.query.functions.registry import FUNCTIONS
-from lancelet.query.parse import parse
-from lancelet.query.prune import ColumnZones, Zones, prune
-from lancelet.query.simplify import simplify, simplify_filter, split_conjuncts
+from lancelet.expr import expression as ex
+from lancelet.expr.arrow_expression import from_arrow, to_arrow
+from lancelet.expr.bind import bind_filter
+from lancelet.expr.compile import compile_filter, compile_value
+from lancelet.expr.evaluate import evaluate
+from lancelet.expr.functions.registry import FUNCTIONS
+from lancelet.expr.parse import parse
+from lancelet.expr.simplify import simplify, simplify_filter, split_conjuncts
+from lancelet.scan.prune import ColumnZones, Zones, prune
 from tests.kit.expressions import PREDICATES, SCHEMA, batches, truth_of
 
 

@@ -31,7 +31,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import LanceletError
-from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.scan.indexing.segments import IndexUnusableWarning
 from tests.kit.mutations import (
     Mutation,
     mutate_bytes,

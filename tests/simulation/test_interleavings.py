@@ -9,7 +9,7 @@ interrupted at most so many times. The counts of the last full run are in
 
 import pytest
 
-from lancelet.ops.mem_wal import writer
+from lancelet.memwal import writer
 from lancelet.table import removals
 from tests.kit.simulation import casts
 from tests.kit.simulation.interleavings import Explorer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lancelet.errors import CancelledError, InvalidInputError
-from lancelet.ops.jobs.engine import Done, Job, Progress
+from lancelet.jobs.engine import Done, Job, Progress
 from lancelet.spark.engine import SparkEngine
 
 

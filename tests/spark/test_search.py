@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 import lancelet
 from lancelet import spark as ls
 from lancelet.errors import LanceletError
-from lancelet.ops.jobs.split import plan_splits
+from lancelet.jobs.split import plan_splits
 from lancelet.query import PhraseQuery
 from lancelet.spark import arrow_tasks
 from lancelet.spark.sql import search_calls

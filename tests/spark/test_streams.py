@@ -8,7 +8,7 @@ import pytest
 
 import lancelet
 import lancelet.spark as ls
-from lancelet.ops.mem_wal.ingest import log_batch
+from lancelet.memwal.ingest import log_batch
 from lancelet.spark.read_limits import HAS_LIMITS
 
 

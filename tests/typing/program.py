@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import lancelet
 from lancelet import LanceDataset, LanceFragment, LanceOperation, LanceScanner, aio
-from lancelet.ops.dry_run import ChangeReport
+from lancelet.change.dry_run import ChangeReport
 from lancelet.progress import IndexProgress
 
 vectors = pa.array([[0.0, 1.0], [1.0, 0.0]], pa.list_(pa.float32(), 2))

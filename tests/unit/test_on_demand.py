@@ -101,10 +101,11 @@ def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_pa
         import sys, lancelet
         lancelet.dataset({str(tmp_path / "t")!r}).to_table(filter="id > 1")
         idle = (
-            *("lancelet.ops.compact", "lancelet.ops.merge_insert", "lancelet.ops.cleanup"),
-            *("lancelet.ops.indexing.build", "lancelet.ops.columns.add", "lancelet.ops.check.run"),
+            *("lancelet.upkeep.compact", "lancelet.change.merge", "lancelet.upkeep.cleanup"),
+            *("lancelet.upkeep.indexing.build", "lancelet.upkeep.check.run"),
+            "lancelet.change.columns.add",
             *("lancelet.index.registry", "lancelet.index.inverted", "lancelet.index.vector.kind"),
-            *("lancelet.query.search.text", "lancelet.query.search.vector"),
+            *("lancelet.search.text", "lancelet.search.vector"),
             *("lancelet.io.remote", "lancelet.io.client", "lancelet.table.handlers.sqlite"),
             *("lancelet.encodings.v2_0", "lancelet.encodings.v2_3"),
         )

@@ -18,7 +18,7 @@ from lancelet.index.vector.layout import (
     read_num_skipped,
     read_storage_metadata,
 )
-from lancelet.ops.mem_wal.shard import HINT_PATH, Shard
+from lancelet.memwal.shard import HINT_PATH, Shard
 from lancelet.table.removals import Removals
 
 DEEP = "[" * 100_000

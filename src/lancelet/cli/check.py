@@ -11,7 +11,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Form, Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.errors import InvalidInputError
-from lancelet.ops.check import Level, Severity
+from lancelet.upkeep.check import Level, Severity
 
 _COLUMNS = ("severity", "path", "what", "advice", "fragment_id", "index")
 

@@ -10,7 +10,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset.show.display import size_text
-from lancelet.ops.cleanup import parse_duration
+from lancelet.upkeep.cleanup import parse_duration
 
 _FILES_SHOWN = 10_000
 

@@ -10,10 +10,10 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset.maintenance.compaction import options_of
-from lancelet.ops.compact.plan import CompactionPlan
-from lancelet.ops.compact.rewrite import RewriteResult
-from lancelet.ops.compact.run import compact_files, report_compaction, run_tasks
 from lancelet.table.snapshot import Snapshot
+from lancelet.upkeep.compact.plan import CompactionPlan
+from lancelet.upkeep.compact.rewrite import RewriteResult
+from lancelet.upkeep.compact.run import compact_files, report_compaction, run_tasks
 
 _OPTIONS = {
     "target_rows_per_fragment": "target number of rows per fragment",

@@ -11,7 +11,7 @@ from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.show.display import size_text
-from lancelet.ops.list_files import list_tracked_files, stored_files
+from lancelet.upkeep.list_files import list_tracked_files, stored_files
 
 _COLUMNS = ("type", "path", "base", "bytes")
 

@@ -27,7 +27,7 @@ from lancelet.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lancelet.ops.jobs.bar import TerminalBar
+    from lancelet.jobs.bar import TerminalBar
 
 _SEPARATOR: Final = "  "
 _CELL_MIN: Final = 8
@@ -135,7 +135,7 @@ class Output:
         """Return a progress bar if stderr is a terminal, else None."""
         if not self.shows_progress:
             return None
-        from lancelet.ops.jobs.bar import TerminalBar  # noqa: PLC0415 - only on terminals
+        from lancelet.jobs.bar import TerminalBar  # noqa: PLC0415 - only on terminals
 
         return TerminalBar(self.errors)
 
@@ -194,7 +194,7 @@ class ProgressLine:
         """Add completed steps."""
         self.done += parts
         if self.bar is not None:
-            from lancelet.ops.jobs.engine import Progress  # noqa: PLC0415 - only on terminals
+            from lancelet.jobs.engine import Progress  # noqa: PLC0415 - only on terminals
 
             self.bar(Progress(self.phase, self.done, self.total))
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
-from lancelet.ops.column_statistics import ColumnStatistics, column_statistics
+from lancelet.upkeep.column_statistics import ColumnStatistics, column_statistics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -92,7 +92,7 @@ _IMPORTED = {
     "Bitmap": "lancelet.bitmap",
     "BlobFile": "lancelet.blob",
     "CleanupExplanation": "lancelet.dataset.maintenance.maintenance",
-    "CleanupStats": "lancelet.ops.cleanup",
+    "CleanupStats": "lancelet.upkeep.cleanup",
     "Compaction": "lancelet.optimize",
     "CompactionMetrics": "lancelet.optimize",
     "DEFAULT_BLOB_BUFFER_SIZE": "lancelet.blob",
@@ -107,7 +107,7 @@ _IMPORTED = {
     "LOGGER": "lancelet.log",
     "LanceSchema": "lancelet.schema",
     "MinHashQuery": "lancelet.query",
-    "ScanStatistics": "lancelet.query.explain:ScanMetrics",
+    "ScanStatistics": "lancelet.scan.explain:ScanMetrics",
     "SupportedDistributedIndices": "lancelet.indices",
     "batch_udf": "lancelet.udf",
 }

@@ -60,11 +60,11 @@ from lancelet.file.arguments import (
     texts,
     whole_number,
 )
-from lancelet.query.scan_options import Columns
+from lancelet.scan.scan_options import Columns
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[str, object], object]

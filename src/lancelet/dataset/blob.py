@@ -12,10 +12,10 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.dataset.arguments import whole_numbers
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.query.blobs import BlobExtent, find_blobs, read_blobs, slice_extent
-from lancelet.query.data_types import is_bytes
-from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
+from lancelet.expr.data_types import is_bytes
 from lancelet.rowids.address import UInt64s
+from lancelet.scan.blobs import BlobExtent, find_blobs, read_blobs, slice_extent
+from lancelet.scan.take import RowNotFoundError, addresses_at, live_addresses
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change, upkeep
 from lancelet.dataset.arguments import checks_kinds
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError, similar_names
 from lancelet.file.arguments import instance, mapping, text, texts
-from lancelet.query.execute import execute
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.execute import execute
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lancelet.change.columns.alter import Alteration
+    from lancelet.change.columns.sources import Function, NewColumns
+    from lancelet.change.dry_run import ChangeReport
+    from lancelet.change.rows import RowStream
     from lancelet.dataset.handle import Handle
-    from lancelet.ops.columns.alter import Alteration
-    from lancelet.ops.columns.sources import Function, NewColumns
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.rows import RowStream
 
 
 class BatchUDF:
@@ -47,7 +47,7 @@ class BatchUDF:
         self.cache = (
             None
             if checkpoint_file is None
-            else ops.columns.checkpoint.BatchUDFCheckpoint(checkpoint_file)
+            else change.columns.checkpoint.BatchUDFCheckpoint(checkpoint_file)
         )
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
@@ -58,7 +58,7 @@ class BatchUDF:
         """Return the result of the function for a batch, and validate its schema."""
         result = as_batch(self.func(batch))
         if result.schema != self.output_schema:
-            raise ops.columns.fields.ColumnError(
+            raise change.columns.fields.ColumnError(
                 "Output schema of function does not match the expected schema",
                 expected=str(self.output_schema),
                 found=str(result.schema),
@@ -106,18 +106,18 @@ def new_columns_of(
     """Return the source of the values of new columns."""
     match transforms:
         case pa.Schema():
-            return ops.columns.sources.Nulls(transforms)
+            return change.columns.sources.Nulls(transforms)
         case pa.Field():
-            return ops.columns.sources.Nulls(pa.schema([transforms]))
+            return change.columns.sources.Nulls(pa.schema([transforms]))
         case [pa.Field(), *_]:
-            return ops.columns.sources.Nulls(pa.schema(transforms))
+            return change.columns.sources.Nulls(pa.schema(transforms))
         case BatchUDF():
             return _function(transforms, snapshot, read_columns, batch_size)
         case dict():
-            return ops.columns.sources.Expressions(_checked(transforms), batch_size)
+            return change.columns.sources.Expressions(_checked(transforms), batch_size)
     if callable(transforms):
         return _plain_function(transforms, snapshot, read_columns, batch_size)
-    return ops.columns.sources.Rows(_rows(transforms, reader_schema))
+    return change.columns.sources.Rows(_rows(transforms, reader_schema))
 
 
 def _function(
@@ -125,11 +125,11 @@ def _function(
 ) -> Function:
     if udf.output_schema is None:
         udf.output_schema = as_batch(udf(_first_row(snapshot, reads))).schema
-    return ops.columns.sources.Function(
+    return change.columns.sources.Function(
         udf.call_checked,
         udf.output_schema,
         None if reads is None else tuple(reads),
-        batch_size or ops.columns.sources.BATCH_ROWS,
+        batch_size or change.columns.sources.BATCH_ROWS,
         udf.cache,
     )
 
@@ -168,7 +168,7 @@ def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
     if schema is None and is_plain:
         raise InvalidInputError("Must provide schema to write dataset from RecordBatch iterable")
     try:
-        return ops.rows.read_rows(data, schema)
+        return change.rows.read_rows(data, schema)
     except InvalidInputError as error:
         raise TransformTypeError(
             "transforms must be a BatchUDF, dict, map function, or ReaderLike value",
@@ -241,9 +241,9 @@ class EvolutionMethods:
             transforms, handle.snapshot, read_columns, reader_schema, batch_size
         )
         if dry_run:
-            return ops.columns.add.report_add_columns(handle.snapshot, source)
+            return change.columns.add.report_add_columns(handle.snapshot, source)
         with shown(progress):
-            handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
+            handle.snapshot = change.columns.add.add_columns(handle.snapshot, source)
         return None
 
     @checks_kinds
@@ -276,10 +276,10 @@ class EvolutionMethods:
             ```
         """
         handle = self._handle
-        rows, right = ops.rows.read_rows(data_obj, schema), right_on or left_on
+        rows, right = change.rows.read_rows(data_obj, schema), right_on or left_on
         if dry_run:
-            return ops.columns.add.report_join_columns(handle.snapshot, rows, left_on, right)
-        handle.snapshot = ops.columns.add.join_columns(handle.snapshot, rows, left_on, right)
+            return change.columns.add.report_join_columns(handle.snapshot, rows, left_on, right)
+        handle.snapshot = change.columns.add.join_columns(handle.snapshot, rows, left_on, right)
         return None
 
     def alter_columns(
@@ -303,8 +303,8 @@ class EvolutionMethods:
         handle = self._handle
         parsed = [_alteration(each) for each in alterations]
         if dry_run:
-            return ops.columns.alter.report_alter_columns(handle.snapshot, parsed)
-        handle.snapshot = ops.columns.alter.alter_columns(handle.snapshot, parsed)
+            return change.columns.alter.report_alter_columns(handle.snapshot, parsed)
+        handle.snapshot = change.columns.alter.alter_columns(handle.snapshot, parsed)
         return None
 
     def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
@@ -328,8 +328,8 @@ class EvolutionMethods:
         columns = texts("columns", columns)
         handle = self._handle
         if dry_run:
-            return ops.columns.drop.report_drop_columns(handle.snapshot, columns)
-        handle.snapshot = ops.columns.drop.drop_columns(handle.snapshot, columns)
+            return change.columns.drop.report_drop_columns(handle.snapshot, columns)
+        handle.snapshot = change.columns.drop.drop_columns(handle.snapshot, columns)
         return None
 
     def replace_columns(
@@ -352,11 +352,11 @@ class EvolutionMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        rows = {fragment_id: ops.rows.read_rows(data) for fragment_id, data in values.items()}
+        rows = {fragment_id: change.rows.read_rows(data) for fragment_id, data in values.items()}
         columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
         by_id = snapshot.fragments.by_id
         return self._handle.change(
-            lambda current: ops.columns.replace.replace_columns(current, list(columns), rows),
+            lambda current: change.columns.replace.replace_columns(current, list(columns), rows),
             sum(snapshot.live_rows(by_id(each)) for each in rows) if dry_run else 0,
             dry_run=dry_run,
         )
@@ -382,8 +382,8 @@ class EvolutionMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.migrate_row_ids.report_migration(handle.snapshot)
-        handle.snapshot = ops.migrate_row_ids.migrate_to_stable_row_ids(handle.snapshot)
+            return upkeep.migrate_row_ids.report_migration(handle.snapshot)
+        handle.snapshot = upkeep.migrate_row_ids.migrate_to_stable_row_ids(handle.snapshot)
         return None
 
 
@@ -414,6 +414,6 @@ def _alteration(form: AlterColumn) -> Alteration:
     for key, value in given.items():
         if value is not None:
             instance(key, value, _ALTERABLE[key])
-    return ops.columns.alter.Alteration(
+    return change.columns.alter.Alteration(
         path, form.get("name"), form.get("nullable"), form.get("data_type")
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancelet import ops
+from lancelet import change, upkeep
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.arguments import checks_kinds, with_own_qualnames
 from lancelet.dataset.blob import BlobMethods
@@ -55,14 +55,14 @@ from lancelet.dataset.write.models import ModelMethods
 from lancelet.dataset.write.schema import LanceSchema
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
-from lancelet.query.indexing.segments import index_loads
-from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.scan.indexing.segments import index_loads
+from lancelet.scan.row_columns import ROW_FIELDS
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.change.dry_run import ChangeReport
 
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
@@ -337,7 +337,7 @@ class LanceDataset(
             ```
         """
         with shown(progress):
-            ops.validate.validate(self.snapshot)
+            upkeep.validate.validate(self.snapshot)
 
     @staticmethod
     @checks_kinds
@@ -371,9 +371,9 @@ class LanceDataset(
         if find_latest(location.store) is None:
             if not ignore_not_found:
                 raise DatasetNotFoundError("the dataset does not exist", uri=text_of(base_uri))
-            return ops.dry_run.ChangeReport("Drop", 0, 0, 0) if dry_run else None
+            return change.dry_run.ChangeReport("Drop", 0, 0, 0) if dry_run else None
         if dry_run:
-            return ops.dry_run.dry_run_without_commit(
+            return change.dry_run.dry_run_without_commit(
                 location, "Drop", lambda there: there.store.delete_folder("")
             )
         location.store.delete_folder("")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset
 from pyroaring import BitMap
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.arguments import (
     checks_kinds,
     takes_arguments_of,
@@ -43,10 +43,10 @@ from lancelet.dataset.write.request import WriteRequest
 from lancelet.dataset.write.schema import LanceSchema
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.fragment import Fragment
-from lancelet.query.nodes.source import FragmentSource
-from lancelet.query.projection import project_parts
-from lancelet.query.take import RowNotFoundError, take_addresses
 from lancelet.rowids.address import addresses_of
+from lancelet.scan.nodes.source import FragmentSource
+from lancelet.scan.projection import project_parts
+from lancelet.scan.take import RowNotFoundError, take_addresses
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -96,7 +96,9 @@ class FragmentColumnMethods:
             )
         snapshot = self._dataset.snapshot
         source = new_columns_of(value_func, snapshot, columns, reader_schema, batch_size)
-        fragment, schema = ops.columns.add.add_columns_to_fragment(snapshot, self._fragment, source)
+        fragment, schema = change.columns.add.add_columns_to_fragment(
+            snapshot, self._fragment, source
+        )
         return fragment_to_user(fragment), LanceSchema(schema)
 
     @checks_kinds
@@ -126,8 +128,8 @@ class FragmentColumnMethods:
             metadata, schema = dataset.get_fragment(0).merge({"id": [1], "stock": [5]}, "id")
             ```
         """
-        snapshot, rows = self._dataset.snapshot, ops.rows.read_rows(data_obj, schema)
-        fragment, merged = ops.columns.add.join_columns_to_fragment(
+        snapshot, rows = self._dataset.snapshot, change.rows.read_rows(data_obj, schema)
+        fragment, merged = change.columns.add.join_columns_to_fragment(
             snapshot, self._fragment, rows, left_on, right_on or left_on
         )
         return fragment_to_user(fragment), LanceSchema(merged)
@@ -187,13 +189,13 @@ class FragmentColumnMethods:
             metadata, field_ids = fragment.update_columns({"id": [3], "price": [9.5]}, "id")
             ```
         """
-        joined = ops.columns.from_given.Joined.of(
-            ops.rows.read_rows(data_obj, schema),
+        joined = change.columns.from_given.Joined.of(
+            change.rows.read_rows(data_obj, schema),
             right_on or left_on,
             self._dataset.snapshot.schema,
             left_on,
         )
-        updated = ops.columns.update.update_fragment_columns(
+        updated = change.columns.update.update_fragment_columns(
             self._dataset.snapshot, self._fragment, left_on, joined
         )
         shown, field_ids = fragment_to_user(updated.fragment), list(updated.field_ids)
@@ -307,7 +309,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """
         snapshot = dataset.snapshot
         file = describe_file(snapshot, filename)
-        return fragment_to_user(ops.fragments.fragment_of_file(snapshot, file, fragment_id))
+        return fragment_to_user(change.fragments.fragment_of_file(snapshot, file, fragment_id))
 
     @property
     def _ds(self) -> LanceDataset:
@@ -607,7 +609,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             ```
         """
         return _shown(
-            ops.fragments.delete_matching(self._dataset.snapshot, self._fragment, predicate)
+            change.fragments.delete_matching(self._dataset.snapshot, self._fragment, predicate)
         )
 
     def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
@@ -628,7 +630,9 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             ```
         """
         deleted = [int(offset) for offset in offsets]
-        return _shown(ops.fragments.delete_offsets(self._dataset.snapshot, self._fragment, deleted))
+        return _shown(
+            change.fragments.delete_offsets(self._dataset.snapshot, self._fragment, deleted)
+        )
 
     def validate(self) -> None:
         """Verify that the files of the fragment exist and match the manifest.

@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.dataset.session import Session
 from lancelet.errors import (
@@ -51,7 +51,7 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
-    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.change.dry_run import ChangeReport
 
 VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A version number, a tag, a branch with a number, or None for the latest version."""
@@ -104,12 +104,12 @@ class Handle:
         return Handle(snapshot, self.meter, self.options)
 
     def change(
-        self, change: Callable[[Snapshot], Snapshot], num_rows: int = 0, *, dry_run: bool
+        self, commit: Callable[[Snapshot], Snapshot], num_rows: int = 0, *, dry_run: bool
     ) -> ChangeReport | None:
         """Commit a change and check out its version, or only report it, with `num_rows`."""
         if dry_run:
-            return ops.dry_run.dry_run(self.snapshot, change, num_rows)
-        self.snapshot = change(self.snapshot)
+            return change.dry_run.dry_run(self.snapshot, commit, num_rows)
+        self.snapshot = commit(self.snapshot)
         return None
 
 
@@ -128,7 +128,7 @@ def locate(
     meter = PROCESS_METER.scope()
     cache = CACHE if session is None else session.cache
     of_bases = {
-        ops.bases.absolute_path(path): own for path, own in (options.base_options or {}).items()
+        change.bases.absolute_path(path): own for path, own in (options.base_options or {}).items()
     }
     storage_options, provider, is_managed = options.storage_options, None, False
     if options.named is not None:

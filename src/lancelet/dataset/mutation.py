@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.arguments import checks_kinds, documents_results, previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
@@ -26,9 +26,9 @@ from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
+    from lancelet.change.merge.spec import MergeStatistics
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.merge_insert.spec import MergeStatistics
 
 
 class ExecuteResult(TypedDict):
@@ -46,8 +46,8 @@ class MergeInsertBuilder:
     def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
         """Merge into a dataset by key columns, by default its primary key."""
         self._dataset = dataset
-        self._spec = ops.merge_insert.spec.MergeSpec(_key_names(dataset, on))
-        self._retries = ops.publish.Retries()
+        self._spec = change.merge.spec.MergeSpec(_key_names(dataset, on))
+        self._retries = change.publish.Retries()
         self._options = CommitOptions()
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class MergeInsertBuilder:
             merge.execute(new_books)
             ```
         """
-        return self._with(matched=ops.merge_insert.spec.Matched.UPDATE, update_condition=condition)
+        return self._with(matched=change.merge.spec.Matched.UPDATE, update_condition=condition)
 
     def when_matched_delete(self) -> Self:
         """Delete matched rows.
@@ -92,7 +92,7 @@ class MergeInsertBuilder:
             merge.execute(new_books)["num_deleted_rows"]  # 1
             ```
         """
-        return self._with(matched=ops.merge_insert.spec.Matched.DELETE, update_condition=None)
+        return self._with(matched=change.merge.spec.Matched.DELETE, update_condition=None)
 
     def when_matched_fail(self) -> Self:
         """Raise if any row matches.
@@ -104,7 +104,7 @@ class MergeInsertBuilder:
             )
             ```
         """
-        return self._with(matched=ops.merge_insert.spec.Matched.FAIL, update_condition=None)
+        return self._with(matched=change.merge.spec.Matched.FAIL, update_condition=None)
 
     def when_not_matched_insert_all(self) -> Self:
         """Insert source rows that match no row.
@@ -147,7 +147,7 @@ class MergeInsertBuilder:
             merge.source_dedupe_behavior("first_seen").execute(twice)
             ```
         """
-        return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
+        return self._with(duplicates=change.merge.spec.Duplicates(behavior))
 
     @checks_kinds
     def conflict_retries(self, max_retries: int) -> Self:
@@ -230,13 +230,13 @@ class MergeInsertBuilder:
             dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_rows").execute(new_books)
             ```
         """
-        modes = [each.value for each in ops.merge_insert.spec.RewriteMode]
+        modes = [each.value for each in change.merge.spec.RewriteMode]
         if mode not in modes:
             raise InvalidInputError(
                 f"Invalid write_mode: {mode}. Expected one of "
                 + ", ".join(f"'{each}'" for each in modes)
             )
-        return self._with(mode=ops.merge_insert.spec.RewriteMode(mode))
+        return self._with(mode=change.merge.spec.RewriteMode(mode))
 
     def target_bases(self, bases: list[str]) -> Self:
         """Write new files to base paths, in rotation.
@@ -258,7 +258,7 @@ class MergeInsertBuilder:
             ```
         """
         return self._with(
-            files=replace(self._spec.files, bases=ops.bases.BaseSelection(tuple(bases)))
+            files=replace(self._spec.files, bases=change.bases.BaseSelection(tuple(bases)))
         )
 
     def target_all_bases(self, include_primary: bool = True) -> Self:
@@ -281,7 +281,9 @@ class MergeInsertBuilder:
             ```
         """
         return self._with(
-            files=replace(self._spec.files, bases=ops.bases.BaseSelection(rotates=include_primary))
+            files=replace(
+                self._spec.files, bases=change.bases.BaseSelection(rotates=include_primary)
+            )
         )
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
@@ -364,11 +366,11 @@ class MergeInsertBuilder:
             upsert.when_not_matched_insert_all().execute(new_books)["num_inserted_rows"]  # 1
             ```
         """
-        stream, dataset = ops.rows.read_rows(data_obj, schema), self._dataset
+        stream, dataset = change.rows.read_rows(data_obj, schema), self._dataset
         if dry_run:
-            return ops.merge_insert.execute.report_merge(dataset.snapshot, stream, self._spec)
+            return change.merge.execute.report_merge(dataset.snapshot, stream, self._spec)
         with shown(progress):
-            merged = ops.merge_insert.execute.merge_rows(
+            merged = change.merge.execute.merge_rows(
                 dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
             )
         dataset.look_at(merged.snapshot)
@@ -398,8 +400,8 @@ class MergeInsertBuilder:
             ```
         """
         snapshot = self._dataset.snapshot
-        done = ops.merge_insert.execute.merge_uncommitted(
-            snapshot, ops.rows.read_rows(data_obj, schema), self._spec
+        done = change.merge.execute.merge_uncommitted(
+            snapshot, change.rows.read_rows(data_obj, schema), self._spec
         )
         operation = operation_to_user(done.operation)
         return Transaction(snapshot.version, operation), _result(done.statistics)
@@ -484,7 +486,7 @@ class MergeInsertBuilder:
             print(dataset.merge_insert("id").when_matched_update_all().explain_plan())
             ```
         """
-        return ops.merge_insert.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
+        return change.merge.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
 
     def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
         """Run the merge without writing or committing, and return the plan with measurements.
@@ -505,8 +507,8 @@ class MergeInsertBuilder:
             print(dataset.merge_insert("id").when_matched_update_all().analyze_plan(new_books))
             ```
         """
-        stream = ops.rows.read_rows(data_obj, schema)
-        return ops.merge_insert.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
+        stream = change.rows.read_rows(data_obj, schema)
+        return change.merge.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
 
     def _with(self, **changes: Any) -> Self:
         self._spec = replace(self._spec, **changes)
@@ -530,7 +532,7 @@ def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[s
             "A merge insert operation requires join keys: specify `on` columns explicitly or "
             "configure a primary key in the dataset schema"
         )
-    ops.merge_insert.key_columns.KeyColumns.of(schema, names)
+    change.merge.key_columns.KeyColumns.of(schema, names)
     return names
 
 
@@ -575,7 +577,7 @@ class MutationMethods:
             dataset.insert([{"id": 100, "name": "Emma", "price": 4.5}])
             ```
         """
-        rows = ops.rows.read_rows(data, kwargs.pop("schema", None))
+        rows = change.rows.read_rows(data, kwargs.pop("schema", None))
         own = cast("LanceDataset", self)  # the class that uses this mixin
         request = WriteRequest(own, mode, **kwargs)
         if dry_run:
@@ -618,10 +620,10 @@ class MutationMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.delete.report_delete(handle.snapshot, predicate)
-        retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
+            return change.delete.report_delete(handle.snapshot, predicate)
+        retries = change.publish.Retries(conflict_retries, retry_timeout.total_seconds())
         with shown(progress):
-            deleted = ops.delete.delete_rows(handle.snapshot, predicate, retries=retries)
+            deleted = change.delete.delete_rows(handle.snapshot, predicate, retries=retries)
         handle.snapshot = deleted.snapshot
         return DeleteResult(num_deleted_rows=deleted.num_rows)
 
@@ -641,7 +643,7 @@ class MutationMethods:
             ```
         """
         if dry_run:
-            return ops.delete.report_delete(self._handle.snapshot, "true")
+            return change.delete.report_delete(self._handle.snapshot, "true")
         self.delete("true")
         return None
 
@@ -684,15 +686,15 @@ class MutationMethods:
         """
         mapping("updates", updates)
         handle = self._handle
-        files = ops.moved_rows.RowFiles(
+        files = change.moved_rows.RowFiles(
             None if data_storage_version is None else FileVersion.parse(data_storage_version)
         )
         if dry_run:
-            return ops.update.report_update(handle.snapshot, updates, where, files)
-        retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
+            return change.update.report_update(handle.snapshot, updates, where, files)
+        retries = change.publish.Retries(conflict_retries, retry_timeout.total_seconds())
         with shown(progress):
-            updated = ops.update.update_rows(
-                handle.snapshot, updates, where, ops.update.UpdateOptions(files, retries)
+            updated = change.update.update_rows(
+                handle.snapshot, updates, where, change.update.UpdateOptions(files, retries)
             )
         handle.snapshot = updated.snapshot
         return UpdateResult(num_rows_updated=updated.num_rows)

@@ -32,6 +32,8 @@ ACTIVE: Final = int(index_details_pb.ShardManifest.ACTIVE)
 """Status of a writable shard."""
 SEALED: Final = int(index_details_pb.ShardManifest.SEALED)
 """Status of a shard that accepts no more writes."""
+TOMBSTONE: Final = "_tombstone"
+"""The column that marks deleted rows in a shard."""
 
 
 @dataclass(frozen=True, slots=True)

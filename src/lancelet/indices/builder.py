@@ -23,7 +23,7 @@ from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_typ
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel
 from lancelet.lance import indices as steps
-from lancelet.ops.indexing.vector_models import read_vectors
+from lancelet.upkeep.indexing.vector_models import read_vectors
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

@@ -16,7 +16,7 @@ from lancelet.io.request_metrics import (
     MetricDescription,
     MetricPoint,
 )
-from lancelet.ops.mem_wal.sstable import KEYS_FOLDER, write_keys
+from lancelet.memwal.sstable import KEYS_FOLDER, write_keys
 
 
 def manifest_needs_migration(dataset: LanceDataset) -> bool:

@@ -30,8 +30,8 @@ from lancelet.index.vector.model import IvfModel as Centroids
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.train import IvfRequest
 from lancelet.index.vector.writer import to_column
-from lancelet.ops.indexing.build import commit_segments, default_name
-from lancelet.ops.indexing.vector_models import (
+from lancelet.upkeep.indexing.build import commit_segments, default_name
+from lancelet.upkeep.indexing.vector_models import (
     encode_rows,
     read_vectors,
     train_centroids,

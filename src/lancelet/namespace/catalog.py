@@ -23,13 +23,13 @@ import pyarrow as pa
 from lance_namespace import InvalidInputError
 
 from lancelet import surroundings
+from lancelet.change.merge.decide import MergeMatchError
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, CommitConflictError, DatasetNotFoundError
 from lancelet.format.paths import VERSIONS
 from lancelet.io.open import open_folder
 from lancelet.io.uri import join, name, parse_uri, quote_path
-from lancelet.ops.merge_insert.decide import MergeMatchError
 from lancelet.table.manifests import find_latest
 from lancelet.values import dataclass
 

@@ -53,7 +53,7 @@ from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, FieldNotFoundError, IndexNotFoundError
 from lancelet.namespace.operations import Operations, read_stream, transaction_id_of
 from lancelet.namespace.types import parse_type
-from lancelet.query import full_text
+from lancelet.search import full_text
 
 _VECTOR_OPTIONS: Final = {"num_partitions", "num_sub_vectors", "num_bits", "sample_rate"}
 _TEXT_OPTIONS: Final = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.ops.jobs.bar import TerminalBar
+    from lancelet.jobs.bar import TerminalBar
     from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
     from lancelet.spark.columns import add_columns, join_columns
     from lancelet.spark.conversion.run import convert
@@ -63,7 +63,7 @@ import_on_demand(
         "Merge": "lancelet.spark.merging",
         "Once": "lancelet.spark.writing",
         "Running": "lancelet.spark.running",
-        "TerminalBar": "lancelet.ops.jobs.bar",
+        "TerminalBar": "lancelet.jobs.bar",
         "add_columns": "lancelet.spark.columns",
         "attach": "lancelet.spark.sql.names",
         "check": "lancelet.spark.change",

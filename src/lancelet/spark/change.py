@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
+from lancelet.change.publish import CommitProperties
 from lancelet.format.version import FileVersion
-from lancelet.ops.check.finding import Findings, Level
-from lancelet.ops.cleanup.policy import CleanupPolicy, ago
-from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
-from lancelet.ops.compact.options import CompactionOptions
-from lancelet.ops.compact.rewrite import CompactionMetrics
-from lancelet.ops.jobs import change_rows
-from lancelet.ops.jobs.check import check as check_in_tasks
-from lancelet.ops.jobs.compact import compact as compact_in_tasks
-from lancelet.ops.jobs.engine import JobReport
-from lancelet.ops.jobs.migrate import migrate as migrate_in_tasks
-from lancelet.ops.publish import CommitProperties
+from lancelet.jobs import change_rows
+from lancelet.jobs.check import check as check_in_tasks
+from lancelet.jobs.compact import compact as compact_in_tasks
+from lancelet.jobs.engine import JobReport
+from lancelet.jobs.migrate import migrate as migrate_in_tasks
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.upkeep.check.finding import Findings, Level
+from lancelet.upkeep.cleanup.policy import CleanupPolicy, ago
+from lancelet.upkeep.cleanup.run import CleanupStats, cleanup_old_versions
+from lancelet.upkeep.compact.options import CompactionOptions
+from lancelet.upkeep.compact.rewrite import CompactionMetrics
 from lancelet.values import dataclass
 
 _OLDER_THAN: Final = timedelta(days=14)

@@ -30,23 +30,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
+from lancelet.change.columns.add import join_columns_to_fragment
+from lancelet.change.columns.from_given import Joined, plan_join
+from lancelet.change.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
+from lancelet.change.mem_wal_guard import refuse_with_log
+from lancelet.change.merge.decide import MergeMatchError
+from lancelet.change.publish import CommitProperties
+from lancelet.change.rows import RowStream
 from lancelet.errors import InvalidInputError
-from lancelet.ops.columns.add import join_columns_to_fragment
-from lancelet.ops.columns.from_given import Joined, plan_join
-from lancelet.ops.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
-from lancelet.ops.jobs.add_columns import (
-    BackfillOptions,
-    FolderCheckpoint,
-    NewFile,
-    publish_columns,
-)
-from lancelet.ops.jobs.add_columns import add_columns as backfill
-from lancelet.ops.jobs.engine import Done
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.mem_wal.guard import refuse_with_log
-from lancelet.ops.merge_insert.decide import MergeMatchError
-from lancelet.ops.publish import CommitProperties
-from lancelet.ops.rows import RowStream
+from lancelet.jobs.add_columns import BackfillOptions, FolderCheckpoint, NewFile, publish_columns
+from lancelet.jobs.add_columns import add_columns as backfill
+from lancelet.jobs.engine import Done
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.running import Finished, Running, begin

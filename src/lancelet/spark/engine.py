@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lancelet.ops.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
+from lancelet.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.control import Control, running
 

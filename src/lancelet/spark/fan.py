@@ -22,14 +22,14 @@ from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.format.schema import Schema
 from lancelet.index.vector.vectors import vector_type_of
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute_to_table
-from lancelet.query.full_text import FullTextQuery
-from lancelet.query.plan import ScanPlan, plan_scan
-from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.hits import QUERY_INDEX, Search
-from lancelet.query.search.text import read_text_search
-from lancelet.query.search.vector import read_vector_search
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.execute import execute_to_table
+from lancelet.scan.plan import ScanPlan, plan_scan
+from lancelet.scan.scan_options import ScanOptions
+from lancelet.search.full_text import FullTextQuery
+from lancelet.search.hits import QUERY_INDEX, Search
+from lancelet.search.text import read_text_search
+from lancelet.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 

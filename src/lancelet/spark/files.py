@@ -18,18 +18,18 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from lancelet.change.bases import BaseError, BaseSelection
+from lancelet.change.blob_input import BlobPolicy, resolve_blobs
+from lancelet.change.fit import fit_to_table
+from lancelet.change.publish import CommitProperties, commit_transaction, new_transaction
+from lancelet.change.write import FileLimits, FileOptions, Target, write_fragments
 from lancelet.errors import AlreadyExistsError, StorageError
 from lancelet.file.batches import rebatch
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.ops.bases import BaseError, BaseSelection
-from lancelet.ops.blob_input import BlobPolicy, resolve_blobs
-from lancelet.ops.fit import fit_to_table
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import CommitProperties, commit_transaction, new_transaction
-from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.write_schema import schema_for_new_table, schema_for_table

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lancelet.ops.jobs.engine import Done, Job, Outcome, PhaseControl, run_task
+from lancelet.jobs.engine import Done, Job, Outcome, PhaseControl, run_task
 from lancelet.spark.arrow_tasks import map_in_arrow
 from lancelet.spark.control import running
 from lancelet.spark.engine import watching

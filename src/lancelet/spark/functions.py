@@ -24,9 +24,9 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFun
 
 from lancelet.dataset.history.versions import describe_version
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.inserts import OnChange, find_inserts
-from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.split import Split
+from lancelet.jobs.inserts import OnChange, find_inserts
+from lancelet.jobs.scan_task import ScanTask
+from lancelet.jobs.split import Split
 from lancelet.spark.options import ReadOptions, text_of
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.types import arrow_schema, spark_schema

@@ -16,11 +16,11 @@ from typing import Any, Unpack
 
 from lancelet.dataset.index.vector_request import VectorIndexArguments
 from lancelet.index.vector.quantizers.registry import KINDS
-from lancelet.ops.indexing.build import IndexRequest
-from lancelet.ops.indexing.optimize import OptimizeIndices
-from lancelet.ops.jobs import build_index
-from lancelet.ops.jobs.build_index import AnyRequest, BuildOptions
+from lancelet.jobs import build_index
+from lancelet.jobs.build_index import AnyRequest, BuildOptions
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.upkeep.indexing.build import IndexRequest
+from lancelet.upkeep.indexing.optimize import OptimizeIndices
 
 
 def create_index(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from lancelet.format.fragment import Fragment
 from lancelet.io import open_folder
 from lancelet.io.store import ObjectInfo
-from lancelet.ops.jobs.engine import Done
+from lancelet.jobs.engine import Done
 from lancelet.spark.files import (
     FilePlan,
     Publication,

@@ -14,7 +14,7 @@ from typing import Final, Unpack
 from pyspark.sql import SparkSession
 
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.engine import ProgressCallback
+from lancelet.jobs.engine import ProgressCallback
 from lancelet.spark.conversion.run import convert
 from lancelet.spark.running import Finished, TableOptions
 from lancelet.spark.writing import write

@@ -22,16 +22,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet.change.delete import write_deletions
+from lancelet.change.merge.decide import MergeMatchError
+from lancelet.change.merge.key_columns import KeyColumns
+from lancelet.change.merge.key_filters import InsertedKeys
+from lancelet.change.moved_rows import rows_by_fragment, with_moved_ids
+from lancelet.change.publish import CommitProperties, publish
 from lancelet.format.fragment import Fragment
 from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, KeyFilter
 from lancelet.format.operation import Update, UpdateMode
-from lancelet.ops.delete import write_deletions
-from lancelet.ops.jobs.engine import Done
-from lancelet.ops.merge_insert.decide import MergeMatchError
-from lancelet.ops.merge_insert.key_columns import KeyColumns
-from lancelet.ops.merge_insert.key_filters import InsertedKeys
-from lancelet.ops.moved_rows import rows_by_fragment, with_moved_ids
-from lancelet.ops.publish import CommitProperties, publish
+from lancelet.jobs.engine import Done
 from lancelet.rowids.address import UInt64s
 from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.spark.types import has_collation

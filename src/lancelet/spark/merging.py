@@ -35,6 +35,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
+from lancelet.change.publish import Retries, with_retries
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
@@ -42,9 +43,8 @@ from lancelet.errors import (
     UnsupportedError,
     similar_names,
 )
-from lancelet.ops.jobs.engine import Job, JobReport
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import Retries, with_retries
+from lancelet.jobs.engine import Job, JobReport
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.files import plan_files
 from lancelet.spark.fitting import cast_or_raise, has_same_names

@@ -16,13 +16,13 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
+from lancelet.change.bases import absolute_path, number_bases
+from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, FileLimits
 from lancelet.errors import InvalidInputError
 from lancelet.format.base_paths import BasePath
 from lancelet.format.version import FileVersion
-from lancelet.ops.bases import absolute_path, number_bases
-from lancelet.ops.jobs.inserts import OnChange
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, FileLimits
+from lancelet.jobs.inserts import OnChange
+from lancelet.jobs.table_ref import TableRef
 from lancelet.values import dataclass
 
 STORAGE_PREFIX: Final = "storage."

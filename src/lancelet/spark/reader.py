@@ -26,16 +26,16 @@ from lancelet.errors import (
     VersionNotFoundError,
     similar_names,
 )
+from lancelet.expr.scan_types import scan_field
+from lancelet.expr.traversal import columns_of
 from lancelet.io.mapped import forget_mapped_pages
-from lancelet.ops.jobs.scan_task import ScanTask, scan
-from lancelet.ops.jobs.split import Split, plan_splits
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.indexing.choose import choose_parts
-from lancelet.query.plan import plan_scan
-from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_options import ScanOptions
-from lancelet.query.scan_types import scan_field
-from lancelet.query.traversal import columns_of
+from lancelet.jobs.scan_task import ScanTask, scan
+from lancelet.jobs.split import Split, plan_splits
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.indexing.choose import choose_parts
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.row_columns import ROW_FIELDS
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema

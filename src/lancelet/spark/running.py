@@ -10,9 +10,9 @@ from typing import TypedDict
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from lancelet.ops.jobs.engine import Job, JobReport, ProgressCallback
-from lancelet.ops.jobs.local import LocalEngine
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.engine import Job, JobReport, ProgressCallback
+from lancelet.jobs.local import LocalEngine
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.engine import SparkEngine
 from lancelet.values import dataclass
 

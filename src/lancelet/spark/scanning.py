@@ -22,14 +22,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 from pyspark.sql.types import StructType
 
+from lancelet import memwal as mem_wal
 from lancelet.errors import InvalidInputError
-from lancelet.ops import mem_wal
-from lancelet.ops.jobs.engine import Done
-from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import count_rows
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.jobs.engine import Done
+from lancelet.jobs.scan_task import ScanTask
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.execute import count_rows
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark.arrow_tasks import sized_frame, task_frame
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted

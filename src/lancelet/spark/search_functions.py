@@ -21,14 +21,14 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from lancelet.dataset.scan.ranked import hybrid_search
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute
-from lancelet.query.plan import ScanPlan, plan_scan
-from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
-from lancelet.query.search.hits import Search
-from lancelet.query.search.text import read_text_search
-from lancelet.query.search.vector import COUNT, read_vector_search
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.execute import execute
+from lancelet.scan.plan import ScanPlan, plan_scan
+from lancelet.scan.scan_options import ScanOptions
+from lancelet.search.fusion import Fusion, ReciprocalRank, WeightedSum
+from lancelet.search.hits import Search
+from lancelet.search.text import read_text_search
+from lancelet.search.vector import COUNT, read_vector_search
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.functions import Row, constant_of, constants_of, rows_of
 from lancelet.spark.options import SEARCH_NAMES, ReadOptions, text_of

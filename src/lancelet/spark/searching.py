@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError
-from lancelet.query.full_text import FullTextQuery
-from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.row_columns import ROW_FIELDS
+from lancelet.scan.scan_options import ScanOptions
+from lancelet.search.full_text import FullTextQuery
 from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.fan import ByText, ByVector, Kind, Queries, SearchTask

@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from lancelet.ops.jobs.split import estimate_bytes
-from lancelet.query.execute import execute
-from lancelet.query.indexing.choose import choose_parts
-from lancelet.query.plan import ScanPlan, plan_scan
-from lancelet.query.scan_options import ScanOptions
-from lancelet.query.traversal import columns_of
+from lancelet.expr.traversal import columns_of
+from lancelet.jobs.split import estimate_bytes
+from lancelet.scan.execute import execute
+from lancelet.scan.indexing.choose import choose_parts
+from lancelet.scan.plan import ScanPlan, plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import arrow_schema

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from lancelet.change.merge.key_columns import KeyColumns
+from lancelet.change.merge.key_index import KeyIndex, Keys
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment, FragmentId
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.schema import Schema
-from lancelet.ops.merge_insert.key_columns import KeyColumns
-from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
-from lancelet.query.execute import execute
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.execute import execute
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 
 

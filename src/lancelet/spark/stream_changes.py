@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from lancelet.ops.jobs.change_feed import VersionFeed
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.row_columns import RowColumn
-from lancelet.query.scan_types import scan_field
+from lancelet.expr.scan_types import scan_field
+from lancelet.jobs.change_feed import VersionFeed
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.row_columns import RowColumn
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.spark.types import spark_schema

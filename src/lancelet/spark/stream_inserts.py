@@ -7,14 +7,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.ops.jobs.inserts import Inserts, OnChange, find_inserts
-from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.split import Split
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import count_rows
-from lancelet.query.plan import plan_scan
-from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_options import ScanOptions
+from lancelet.jobs.inserts import Inserts, OnChange, find_inserts
+from lancelet.jobs.scan_task import ScanTask
+from lancelet.jobs.split import Split
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.execute import count_rows
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.row_columns import ROW_FIELDS
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark.reader import run_scan
 from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.table.snapshot import Snapshot

@@ -19,18 +19,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from lancelet import memwal as mem_wal
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     VersionNotFoundError,
     similar_names,
 )
+from lancelet.expr.scan_types import scan_field
 from lancelet.format.shard_manifest import wal_entry_position
-from lancelet.ops import mem_wal
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.mem_wal.reconcile import plain_schema, reconcile_batch
-from lancelet.ops.mem_wal.shard import Shard, list_shards
-from lancelet.query.scan_types import scan_field
+from lancelet.jobs.table_ref import TableRef
+from lancelet.memwal.reconcile import plain_schema, reconcile_batch
+from lancelet.memwal.shard import Shard, list_shards
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import StreamOptions
 from lancelet.spark.reader import TaskPartition, check_readable

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from lancelet.errors import InvalidInputError, VersionNotFoundError
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lancelet.errors import FieldNotFoundError, similar_names
-from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.jobs.scan_task import ScanTask
 from lancelet.spark.options import StreamOptions
 from lancelet.spark.read_limits import (
     AvailableNow,

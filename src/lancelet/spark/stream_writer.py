@@ -24,6 +24,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lancelet import memwal as mem_wal
+from lancelet.change.merge.execute import merge_rows
+from lancelet.change.merge.spec import Matched, MergeSpec
+from lancelet.change.publish import Retries
+from lancelet.change.rows import RowStream
 from lancelet.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -33,11 +38,6 @@ from lancelet.errors import (
 )
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_folder
-from lancelet.ops import mem_wal
-from lancelet.ops.merge_insert.execute import merge_rows
-from lancelet.ops.merge_insert.spec import Matched, MergeSpec
-from lancelet.ops.publish import Retries
-from lancelet.ops.rows import RowStream
 from lancelet.spark.files import (
     FilePlan,
     Publication,

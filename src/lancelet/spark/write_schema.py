@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from lancelet.change.fit import check_new_schema
 from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_names
 from lancelet.format.blob_values import BlobType
 from lancelet.format.extension import BLOB_V2
 from lancelet.format.field import BLOB_KEY
 from lancelet.format.logical_type import storage_of
 from lancelet.format.schema import Schema
-from lancelet.ops.fit import check_new_schema
 from lancelet.spark.options import WriteSettings, unused
 from lancelet.spark.types import (
     DIMENSION_KEY,

@@ -20,16 +20,16 @@ from typing import Any, Final, Unpack
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lancelet.change.publish import Retries, publish, with_retries
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, InvalidInputError
+from lancelet.expr.compile import compile_filter
+from lancelet.expr.evaluate import evaluate_filter
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update
-from lancelet.ops.jobs.change_rows import combine, delete_part
-from lancelet.ops.jobs.engine import Done, Job
-from lancelet.ops.jobs.part import plan_parts
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import Retries, publish, with_retries
-from lancelet.query.compile import compile_filter
-from lancelet.query.evaluate import evaluate_filter
+from lancelet.jobs.change_rows import combine, delete_part
+from lancelet.jobs.engine import Done, Job
+from lancelet.jobs.part import plan_parts
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.files import (
     FilePlan,
     Publication,

@@ -29,12 +29,12 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite, ReserveFragments, Restore
 from lancelet.format.transaction import Transaction
 from lancelet.io.memory import MemoryStore
-from lancelet.ops.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
 from lancelet.table.commit import commit
 from lancelet.table.handlers.external import ExternalStore
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import create_tag
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.upkeep.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
 from tests.kit.simulation.interleavings import Cast
 from tests.kit.simulation.judge import BUCKET, MAIN
 from tests.kit.simulation.machine import SimulatedStore

@@ -17,14 +17,14 @@ import lancelet
 from lancelet import surroundings
 from lancelet.errors import StorageError
 from lancelet.fragment import write_fragments
-from lancelet.ops.compact.options import CompactionOptions
-from lancelet.ops.indexing.build import IndexRequest
-from lancelet.ops.jobs import table_ref
-from lancelet.ops.jobs.build_index import BuildOptions, create_index
-from lancelet.ops.jobs.change_rows import ChangeOptions, delete_rows, update_rows
-from lancelet.ops.jobs.compact import compact
-from lancelet.ops.jobs.engine import Job, Outcome, PhaseControl, TaskFunction, run_task
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs import table_ref
+from lancelet.jobs.build_index import BuildOptions, create_index
+from lancelet.jobs.change_rows import ChangeOptions, delete_rows, update_rows
+from lancelet.jobs.compact import compact
+from lancelet.jobs.engine import Job, Outcome, PhaseControl, TaskFunction, run_task
+from lancelet.jobs.table_ref import TableRef
+from lancelet.upkeep.compact.options import CompactionOptions
+from lancelet.upkeep.indexing.build import IndexRequest
 from tests.kit.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
 
 T = TypeVar("T")

@@ -20,14 +20,14 @@ from unittest import mock
 from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
 from lancelet.format.shard_manifest import ShardManifest
 from lancelet.io import unfinished
-from lancelet.ops.cleanup import mentions, plan, run
-from lancelet.ops.mem_wal import upkeep
-from lancelet.ops.mem_wal.shard import Shard, list_shards
+from lancelet.memwal import upkeep
+from lancelet.memwal.shard import Shard, list_shards
 from lancelet.table import commit, refs
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
 from lancelet.table.conflict.verdict import COMPATIBLE
 from lancelet.table.manifests import VersionFolder
+from lancelet.upkeep.cleanup import mentions, plan, run
 
 Plant = Callable[[], Any]
 """Returns a context in which a mend is taken back."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import lancelet
 from lancelet.errors import CommitError, LanceletError, NotFoundError, StorageError
-from lancelet.ops.check import Severity
+from lancelet.upkeep.check import Severity
 from tests.kit.simulation.judge import BUCKET, MAIN, ViolationError
 from tests.kit.simulation.machine import Actor, Killed, Machine
 from tests.kit.simulation.operations import Step

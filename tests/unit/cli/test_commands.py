@@ -22,7 +22,7 @@ import lancelet
 from lancelet.cli.convert import _metadata_number
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.main import COMMANDS, load_command, main
-from lancelet.ops.compact import run as compact_run
+from lancelet.upkeep.compact import run as compact_run
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = pa.table(

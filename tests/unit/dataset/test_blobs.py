@@ -11,8 +11,8 @@ import pytest
 import lancelet
 from lancelet.blob import Blob, BlobColumn, BlobFile, blob_array, blob_field
 from lancelet.errors import FieldNotFoundError
-from lancelet.query import blobs
-from lancelet.query.take import RowNotFoundError
+from lancelet.scan import blobs
+from lancelet.scan.take import RowNotFoundError
 
 OUTSIDE = b"0123456789" * 10
 VALUES = [b"abc", None, b"", b"x" * 200_000, b"y" * 5_000_000]

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.change.dry_run import ChangeReport
 from lancelet.dataset.history.refs import Branches, Tags
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
 from lancelet.fragment import write_fragments
-from lancelet.ops.dry_run import ChangeReport
 from lancelet.optimize import Compaction
 
 ROWS = pa.table({"k": range(10), "s": [f"row {k}" for k in range(10)]})

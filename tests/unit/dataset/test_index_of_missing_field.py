@@ -17,7 +17,7 @@ from lancelet.table.commit import commit
 from tests.kit.tables import new_transaction
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::lancelet.query.indexing.segments.IndexUnusableWarning"
+    "ignore::lancelet.scan.indexing.segments.IndexUnusableWarning"
 )
 
 DIM = 8

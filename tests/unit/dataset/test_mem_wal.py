@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import lancelet
 import lancelet.mem_wal
-import lancelet.ops.mem_wal.shard
-import lancelet.ops.mem_wal.state
+import lancelet.memwal.shard
+import lancelet.memwal.state
 from lancelet.errors import CommitError, InvalidInputError
 from lancelet.format.shard_manifest import reversed_bits
-from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys, sip_hashes
-from lancelet.ops.mem_wal.shard import SealedError
-from lancelet.ops.mem_wal.upkeep import CollectedLog
+from lancelet.memwal.keys import key_hashes, ordered_keys, sip_hashes
+from lancelet.memwal.shard import SealedError
+from lancelet.memwal.upkeep import CollectedLog
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema(
@@ -48,9 +48,7 @@ def _dict(table):
 def _snapshot(module, uri):
     """Return what a shard of a folder has flushed, as one library names it."""
     found = module.mem_wal.ShardSnapshot(SHARD)
-    shard = lancelet.ops.mem_wal.shard.Shard(
-        lancelet.dataset(uri).handle.location, uuid.UUID(SHARD)
-    )
+    shard = lancelet.memwal.shard.Shard(lancelet.dataset(uri).handle.location, uuid.UUID(SHARD))
     for table in shard.latest().sstables:
         found = found.with_sstable(table.generation, table.path)
     return found.with_current_generation(shard.latest().current_generation)
@@ -133,8 +131,8 @@ def test_flushed_tables_whose_filter_has_not_the_key_are_not_opened(tmp_path):
 def _compacted(uri):
     """Merge what was flushed into the table, oldest first, and return the table."""
     dataset = lancelet.dataset(uri)
-    shard = lancelet.ops.mem_wal.shard.Shard(dataset.handle.location, uuid.UUID(SHARD))
-    done = lancelet.ops.mem_wal.state.mem_wal_state(dataset.snapshot).compacted
+    shard = lancelet.memwal.shard.Shard(dataset.handle.location, uuid.UUID(SHARD))
+    done = lancelet.memwal.state.mem_wal_state(dataset.snapshot).compacted
     for table in shard.latest().sstables:
         if table.generation <= done.get(uuid.UUID(SHARD), 0):
             continue

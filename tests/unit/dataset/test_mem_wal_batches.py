@@ -11,9 +11,9 @@ import pytest
 import lancelet
 from lancelet.errors import CommitError, InvalidInputError
 from lancelet.mem_wal import LsmScanner
-from lancelet.ops.mem_wal.ingest import flush_logs, log_batch
-from lancelet.ops.mem_wal.shard import Shard, list_shards
-from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.memwal.ingest import flush_logs, log_batch
+from lancelet.memwal.shard import Shard, list_shards
+from lancelet.memwal.writer import MemWalWriter
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False, KEY), pa.field("v", pa.string())])

@@ -11,9 +11,9 @@ import pytest
 
 import lancelet
 import lancelet.mem_wal
-from lancelet.ops.mem_wal import lookup, nearest
-from lancelet.ops.mem_wal.shard import Shard
-from lancelet.query.search.vector import VectorSearch
+from lancelet.memwal import lookup, nearest
+from lancelet.memwal.shard import Shard
+from lancelet.search.vector import VectorSearch
 from tests.kit.sharded_rows import SHARD
 from tests.kit.sharded_rows import sharded_rows as rows
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import lancelet
 import lancelet.mem_wal
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.ops.mem_wal.shard import Shard
-from lancelet.ops.mem_wal.state import mem_wal_state
+from lancelet.memwal.shard import Shard
+from lancelet.memwal.state import mem_wal_state
 from tests.kit.sharded_rows import SHARD
 from tests.kit.sharded_rows import sharded_rows as rows
 

@@ -20,14 +20,14 @@ from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputEr
 from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable
-from lancelet.ops.mem_wal import compact, discovery, nearest, upkeep
-from lancelet.ops.mem_wal import writer as shard_writer
-from lancelet.ops.mem_wal.discovery import noted_shards, record_shards
-from lancelet.ops.mem_wal.reconcile import IrreconcilableError
-from lancelet.ops.mem_wal.shard import FencedError, Shard
-from lancelet.ops.mem_wal.state import LeftShardsError
-from lancelet.ops.mem_wal.upkeep import UnmergedShardsError
-from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.memwal import compact, discovery, nearest, upkeep
+from lancelet.memwal import writer as shard_writer
+from lancelet.memwal.discovery import noted_shards, record_shards
+from lancelet.memwal.reconcile import IrreconcilableError
+from lancelet.memwal.shard import FencedError, Shard
+from lancelet.memwal.state import LeftShardsError
+from lancelet.memwal.upkeep import UnmergedShardsError
+from lancelet.memwal.writer import MemWalWriter
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.change.blob_input import BlobPolicy
 from lancelet.errors import LanceletError
-from lancelet.ops.blob_input import BlobPolicy
-from lancelet.ops.jobs.add_columns import FolderCheckpoint
-from lancelet.ops.jobs.part import plan_parts
-from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.split import plan_splits
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.add_columns import FolderCheckpoint
+from lancelet.jobs.part import plan_parts
+from lancelet.jobs.scan_task import ScanTask
+from lancelet.jobs.split import plan_splits
+from lancelet.jobs.table_ref import TableRef
 from lancelet.table.handlers.choose import handler_of
 from lancelet.table.location import TableLocation
 

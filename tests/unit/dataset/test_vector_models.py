@@ -12,7 +12,7 @@ import lancelet
 from lancelet.dataset import VectorIndexReader
 from lancelet.errors import InvalidInputError
 from lancelet.indices import IndicesBuilder, IvfModel, PqModel
-from lancelet.ops.indexing.recall import METADATA_PREFIX, RecallDriftWarning
+from lancelet.upkeep.indexing.recall import METADATA_PREFIX, RecallDriftWarning
 from lancelet.util import validate_vector_index
 from lancelet.vector import get_ivf_partition_info, vec_to_table
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.ops.merge_insert.join import Matches
+from lancelet.change.merge.join import Matches
 from lancelet.rowids.address import distinct
 
 NEAR = st.integers(5, 90).map(lambda offset: (3 << 32) + offset)

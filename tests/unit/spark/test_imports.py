@@ -15,7 +15,7 @@ assert not heavy, heavy
 assert not {unused} & found, sorted({unused} & found)
 """
 SCAN = """
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.types import arrow_schema
@@ -52,7 +52,7 @@ def uri(tmp_path):
 
 
 def test_a_scan_imports_neither_pandas_nor_what_changes_tables(uri):
-    unused = {"lancelet.spark.merging", "lancelet.ops.compact.run", "lancelet.dataset.dataset"}
+    unused = {"lancelet.spark.merging", "lancelet.upkeep.compact.run", "lancelet.dataset.dataset"}
     run(SCAN.format(uri=uri), unused)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from lancelet import spark as ls
 from lancelet.errors import SchemaMismatchError
-from lancelet.ops.jobs.local import LocalEngine
+from lancelet.jobs.local import LocalEngine
 
 HERE = LocalEngine(1)
 

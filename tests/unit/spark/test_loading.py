@@ -9,8 +9,8 @@ import pytest
 from lancelet.cli.ingest import add_arguments, run
 from lancelet.cli.output import Output
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.bar import TerminalBar
-from lancelet.ops.jobs.engine import JobReport
+from lancelet.jobs.bar import TerminalBar
+from lancelet.jobs.engine import JobReport
 from lancelet.spark import loading
 from lancelet.spark.running import Finished
 

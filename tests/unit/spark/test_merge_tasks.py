@@ -5,7 +5,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import CommitConflictError
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.files import latest_of, plan_files
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action, commit_merge, write_merged
 from lancelet.spark.options import WriteSettings

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks
 from lancelet.table.location import TableLocation

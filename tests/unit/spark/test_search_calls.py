@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.ops.jobs.split import plan_splits
-from lancelet.query.execute import execute_to_table
-from lancelet.query.plan import plan_scan
-from lancelet.query.search.scored import searched_rows
-from lancelet.query.search.text import count_unindexed
+from lancelet.jobs.split import plan_splits
+from lancelet.scan.execute import execute_to_table
+from lancelet.scan.plan import plan_scan
+from lancelet.search.scored import searched_rows
+from lancelet.search.text import count_unindexed
 from lancelet.spark.search_functions import plan_function
 from lancelet.spark.sql import search_calls
 from lancelet.spark.sql.search_calls import split_search

@@ -10,7 +10,7 @@ import lancelet
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest_file import write_manifest_file
-from lancelet.ops.jobs.split import plan_splits
+from lancelet.jobs.split import plan_splits
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 

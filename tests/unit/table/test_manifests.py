@@ -29,11 +29,11 @@ from lancelet.format.paths import (
 )
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import WrappedStore
-from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import MixedNamesError, find_latest, list_versions, open_manifest
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.rename_manifests import rename_manifests
 from tests.kit.faults import FaultyStore
 from tests.kit.tables import SIMPLE_SCHEMA, create_table, new_transaction, simple_rows
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.change.publish import publish
 from lancelet.errors import CommitConflictError, CorruptDataError, InvalidInputError
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment_list import FragmentList
@@ -18,7 +19,6 @@ from lancelet.format.manifest import MissingRowIdsError, WriterVersion
 from lancelet.format.manifest_file import write_manifest_file
 from lancelet.format.operation import Append
 from lancelet.format.protos import table_pb
-from lancelet.ops.publish import publish
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 

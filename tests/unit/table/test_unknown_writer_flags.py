@@ -9,9 +9,9 @@ import pytest
 import lancelet
 from lancelet.errors import UnsupportedError
 from lancelet.format.manifest_file import write_manifest_file
-from lancelet.ops.repair import RepairOptions, repair
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
+from lancelet.upkeep.repair import RepairOptions, repair
 
 UNKNOWN = 1 << 40
 ROWS = pa.table({"x": [1, 2, 3]})

@@ -8,7 +8,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import CorruptDataError
-from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.scan.indexing.segments import IndexUnusableWarning
 
 COUNT = 200
 

@@ -30,9 +30,9 @@ from lancelet.cli.versions import committed_at, operation_of
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lancelet.ops.check import Level
-from lancelet.query.functions.registry import FUNCTIONS
+from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.table.snapshot import open_entries
+from lancelet.upkeep.check import Level
 from lancelet.values import dataclass
 
 ROWS_MAX: Final = 500

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.handle import Handle, NegativeVersionError, open_reference
 from lancelet.dataset.show import display
 from lancelet.dataset.write.committing import Transaction, transaction_to_user
@@ -18,8 +18,8 @@ from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import VersionLike
-    from lancelet.ops.changes import ChangeKind, Delta
-    from lancelet.ops.diff import TableDifference
+    from lancelet.upkeep.changes import ChangeKind, Delta
+    from lancelet.upkeep.diff import TableDifference
 
 Moment: TypeAlias = "VersionLike | datetime"
 """A version by number, tag, branch or timestamp."""
@@ -146,7 +146,7 @@ class ChangeMethods:
             )
         if min(begin, end) < 0:
             raise NegativeVersionError("version numbers start at 1", version=min(begin, end))
-        return DatasetDelta(ops.changes.open_delta(self._handle.snapshot, begin, end))
+        return DatasetDelta(upkeep.changes.open_delta(self._handle.snapshot, begin, end))
 
     def changes(
         self,
@@ -182,10 +182,12 @@ class ChangeMethods:
             dataset.changes(1, columns=["price"]).read_all()
             ```
         """
-        selected = ops.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
+        selected = upkeep.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
         keys = (on,) if isinstance(on, str) else on
         first, last = self._at(begin), self._at(end)
-        return ops.changes.changes(first, last, columns=columns, kinds=selected, on=keys).reader()
+        return upkeep.changes.changes(
+            first, last, columns=columns, kinds=selected, on=keys
+        ).reader()
 
     def diff(self, begin: Moment, end: Moment = None) -> TableDifference:
         """Return the differences between two versions: schema, settings, files, indices and rows.
@@ -206,7 +208,7 @@ class ChangeMethods:
             print(dataset.diff(1))
             ```
         """
-        return ops.diff.diff(self._at(begin), self._at(end))
+        return upkeep.diff.diff(self._at(begin), self._at(end))
 
     def _at(self, moment: Moment) -> Snapshot:
         if isinstance(moment, datetime):
@@ -216,7 +218,7 @@ class ChangeMethods:
 
 def _kind(name: str) -> ChangeKind:
     try:
-        return ops.changes.ChangeKind(name)
+        return upkeep.changes.ChangeKind(name)
     except ValueError as error:
-        known = [kind.value for kind in ops.changes.CHANGE_KINDS]
+        known = [kind.value for kind in upkeep.changes.CHANGE_KINDS]
         raise InvalidInputError("unknown kind of change", kind=name, known=known) from error

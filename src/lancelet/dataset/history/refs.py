@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.arguments import checks_kinds, documents_results, previews_dataset
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.dataset.show import display
@@ -32,9 +32,9 @@ from lancelet.table.fast_forward import fast_forward
 from lancelet.table.location import TableLocation
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
-    from lancelet.ops.dry_run import ChangeReport
     from lancelet.table.snapshot import Snapshot
 
 _DESCENDING: Final = {None: True, "desc": True, "asc": False}
@@ -318,7 +318,7 @@ class Branches:
         refresh_snapshot(self._dataset.snapshot)
         forward = partial(fast_forward, name=branch)
         if dry_run:
-            return ops.dry_run.dry_run_write(
+            return change.dry_run.dry_run_write(
                 _main(self._dataset), forward, if_unchanged="Overwrite"
             )
         return self._dataset.at(forward(_main(self._dataset)))
@@ -436,7 +436,7 @@ class RefMethods:
         source = open_reference(self._handle, reference)
         create = partial(refs.create_branch, name=branch, source=source)
         if dry_run:
-            return ops.dry_run.dry_run_write(refs.main_location(source), create)
+            return change.dry_run.dry_run_write(refs.main_location(source), create)
         return cast("LanceDataset", self).at(create(refs.main_location(source)))
 
     @previews_dataset
@@ -528,7 +528,7 @@ class RefMethods:
         options = OpenOptions(settings, own.base_options)
         location = locate(text_of(target), options)[0]
         if dry_run:
-            return ops.dry_run.dry_run_write(location, clone, num_rows)
+            return change.dry_run.dry_run_write(location, clone, num_rows)
         clone(location)
         kind = cast("type[LanceDataset]", type(self))  # the class that uses this mixin
         return kind(
@@ -546,15 +546,15 @@ def _main(dataset: LanceDataset) -> TableLocation:
 def _done(
     dataset: LanceDataset,
     operation: str,
-    change: Callable[[TableLocation], object],
+    action: Callable[[TableLocation], object],
     *,
     dry_run: bool,
 ) -> ChangeReport | None:
     """Change the refs of the main table, or report the files to write and delete."""
     refresh_snapshot(dataset.snapshot)  # raises if the path contains another table by now
     if dry_run:
-        return ops.dry_run.dry_run_without_commit(_main(dataset), operation, change)
-    change(_main(dataset))
+        return change.dry_run.dry_run_without_commit(_main(dataset), operation, action)
+    action(_main(dataset))
     return None
 
 

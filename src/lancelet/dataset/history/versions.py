@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
 from lancelet.table.snapshot import Snapshot, open_entries, open_snapshot
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
-    from lancelet.ops.dry_run import ChangeReport
 
 
 class Version(TypedDict):
@@ -134,7 +134,7 @@ class HistoryMethods:
         """
         over, rows = self.latest_version, self._handle.snapshot.num_rows
         return self._handle.change(
-            lambda current: ops.settings.restore(current, over), rows, dry_run=dry_run
+            lambda current: change.settings.restore(current, over), rows, dry_run=dry_run
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ def find_duplicate_pairs(
     """
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
-    segments = ops.duplicates.pairs.indexed_segments(dataset.snapshot, column, must_cover=True)
+    segments = upkeep.duplicates.pairs.indexed_segments(dataset.snapshot, column, must_cover=True)
     batches = (
         batch
         for segment, opened in segments
         for partition in range(opened.model.partitions)
-        for batch in ops.duplicates.pairs.pairs_of_partition(
+        for batch in upkeep.duplicates.pairs.pairs_of_partition(
             dataset.snapshot, segment, opened, partition, distance_threshold
         )
     )
-    return pa.RecordBatchReader.from_batches(ops.duplicates.pairs.PAIR_SCHEMA, batches)
+    return pa.RecordBatchReader.from_batches(upkeep.duplicates.pairs.PAIR_SCHEMA, batches)
 
 
 def find_duplicate_pairs_in_partition(
@@ -83,14 +83,14 @@ def find_duplicate_pairs_in_partition(
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
     selected = _segment_id(segment_id)
-    for segment, opened in ops.duplicates.pairs.indexed_segments(
+    for segment, opened in upkeep.duplicates.pairs.indexed_segments(
         dataset.snapshot, column, must_cover=False
     ):
         if str(segment.metadata.uuid) == selected:
-            batches = ops.duplicates.pairs.pairs_of_partition(
+            batches = upkeep.duplicates.pairs.pairs_of_partition(
                 dataset.snapshot, segment, opened, partition_id, distance_threshold
             )
-            return pa.RecordBatchReader.from_batches(ops.duplicates.pairs.PAIR_SCHEMA, batches)
+            return pa.RecordBatchReader.from_batches(upkeep.duplicates.pairs.PAIR_SCHEMA, batches)
     raise InvalidInputError(f"no segment of column '{column}' has the id {selected}", column=column)
 
 
@@ -120,11 +120,11 @@ def hamming_clustering_for_ivf_partition(
         The columns `representative`, the lowest row id, and `duplicates`, the other row ids.
     """
     chosen = segment_ids(index_segments)
-    numbers, hashes = ops.duplicates.pairs.hashes_of_partition(
+    numbers, hashes = upkeep.duplicates.pairs.hashes_of_partition(
         dataset.snapshot, index_name, partition_id, chosen
     )
-    return ops.duplicates.hashes.build_clusters(
-        numbers, ops.duplicates.hashes.pairs_of_hashes(hashes, hamming_threshold)
+    return upkeep.duplicates.hashes.build_clusters(
+        numbers, upkeep.duplicates.hashes.pairs_of_hashes(hashes, hamming_threshold)
     )
 
 
@@ -172,7 +172,7 @@ def get_ivf_partition_info(
     index_segments: Iterable[str | uuid.UUID] | None = None,
 ) -> list[dict[str, int]]:
     """Return the number of rows per partition of an index, in all or selected segments."""
-    sizes = ops.indexing.vector_models.partition_sizes(
+    sizes = upkeep.indexing.vector_models.partition_sizes(
         dataset.snapshot, index_name, segment_ids(index_segments)
     )
     return [{"partition_id": number, "size": size} for number, size in enumerate(sizes)]
@@ -203,14 +203,14 @@ def _segment_id(given: object) -> str:
 def _check(dataset: LanceDataset, column: str) -> None:
     if column not in dataset.schema.names:
         raise InvalidInputError(f"Column '{column}' not found in dataset schema")
-    ops.duplicates.hashes.check_hashes(dataset.schema.field(column).type, column)
+    upkeep.duplicates.hashes.check_hashes(dataset.schema.field(column).type, column)
 
 
 def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
     hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
     is_there = hashes.is_valid()
-    machine_words = ops.duplicates.hashes.to_machine_words(hashes.filter(is_there))
-    return ops.duplicates.hashes.build_clusters(
+    machine_words = upkeep.duplicates.hashes.to_machine_words(hashes.filter(is_there))
+    return upkeep.duplicates.hashes.build_clusters(
         numbers.filter(is_there).to_numpy().astype(np.uint64),
-        ops.duplicates.hashes.pairs_of_hashes(machine_words, bits_max),
+        upkeep.duplicates.hashes.pairs_of_hashes(machine_words, bits_max),
     )

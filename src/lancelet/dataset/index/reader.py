@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class VectorIndexReader:
                 f"expected 0 <= partition_id < {self.num_partitions()}"
             )
         snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - same package
-        opened = ops.indexing.vector_models.open_ivf_segments(snapshot, self.index_name)
-        return ops.indexing.vector_models.partition_table(
+        opened = upkeep.indexing.vector_models.open_ivf_segments(snapshot, self.index_name)
+        return upkeep.indexing.vector_models.partition_table(
             opened, partition_id, with_vector=with_vector
         )

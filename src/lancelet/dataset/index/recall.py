@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.handle import Handle
 
 if TYPE_CHECKING:
-    from lancelet.ops.indexing.recall import RecallReport, TunedSearch
+    from lancelet.upkeep.indexing.recall import RecallReport, TunedSearch
 
 
 class RecallMethods:
@@ -56,11 +56,11 @@ class RecallMethods:
         """
         options = {"probes": nprobes, "refine_factor": refine_factor, "ef": ef}
         handle = self._handle
-        report = ops.indexing.recall.measure_recall(
+        report = upkeep.indexing.recall.measure_recall(
             handle.snapshot, column, k=k, sample=sample, seed=seed, options=options
         )
         if store:
-            handle.snapshot = ops.indexing.recall.store_report(handle.snapshot, report)
+            handle.snapshot = upkeep.indexing.recall.store_report(handle.snapshot, report)
         return report
 
     def tune(
@@ -94,7 +94,7 @@ class RecallMethods:
             print(dataset.tune("vector", k=3, target_recall=0.9, sample=5))
             ```
         """
-        return ops.indexing.recall.tune_search(
+        return upkeep.indexing.recall.tune_search(
             self._handle.snapshot,
             column,
             k=k,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from lancelet import index as kinds
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.arguments import checks_kinds
 from lancelet.dataset.handle import Handle
@@ -25,9 +25,9 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.indexing.build import IndexRequest, ReportProgress
-    from lancelet.ops.indexing.optimize import OptimizeIndices
+    from lancelet.change.dry_run import ChangeReport
+    from lancelet.upkeep.indexing.build import IndexRequest, ReportProgress
+    from lancelet.upkeep.indexing.optimize import OptimizeIndices
 
 
 _UNKNOWN_FIELD: Final = "<unknown>"
@@ -155,24 +155,24 @@ class IndexMethods:
         parameters |= {name: value for name, value in named.items() if value is not None}
         request = index_request(column, index_type, name, parameters)
         built = with_scope(request, replace, train, fragment_ids, index_uuid)
-        ops.indexing.staged.check_parts(built)
+        upkeep.indexing.staged.check_parts(built)
         with shown(progress) as called:
             callback = progress_callback or called
             if callback is not None:
                 built = replace_fields(built, progress=_reporting(callback))
             if dry_run:
-                return ops.indexing.staged.report_scalar_index(self._handle.snapshot, built)
+                return upkeep.indexing.staged.report_scalar_index(self._handle.snapshot, built)
             self._build_scalar_index(built, resume=resume)
         return None
 
     def _build_scalar_index(self, built: IndexRequest, *, resume: bool) -> None:
-        if ops.indexing.staged.is_staged(built):
-            ops.indexing.staged.stage_segment(self._handle.snapshot, built)
+        if upkeep.indexing.staged.is_staged(built):
+            upkeep.indexing.staged.stage_segment(self._handle.snapshot, built)
             return
         build = (
-            ops.indexing.resume.resume_scalar_index
+            upkeep.indexing.resume.resume_scalar_index
             if resume
-            else ops.indexing.build.create_scalar_index
+            else upkeep.indexing.build.create_scalar_index
         )
         self._handle.snapshot = build(self._handle.snapshot, built)
 
@@ -187,7 +187,7 @@ class IndexMethods:
 
         Example:
             ```python
-            from lancelet.ops.indexing.optimize import OptimizeIndices
+            from lancelet.upkeep.indexing.optimize import OptimizeIndices
 
             dataset.create_scalar_index("id", "BTREE")
             dataset.insert(new_books)
@@ -196,9 +196,11 @@ class IndexMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.indexing.staged.report_optimize(handle.snapshot, request)
+            return upkeep.indexing.staged.report_optimize(handle.snapshot, request)
         options = CommitOptions(handler=handle.options.handler)
-        handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, request, options)
+        handle.snapshot = upkeep.indexing.optimize.optimize_indices(
+            handle.snapshot, request, options
+        )
         return None
 
     @checks_kinds
@@ -220,7 +222,7 @@ class IndexMethods:
             ```
         """
         return self._handle.change(
-            lambda current: ops.indexing.drop.drop_index(current, name), dry_run=dry_run
+            lambda current: upkeep.indexing.drop.drop_index(current, name), dry_run=dry_run
         )
 
     @property
@@ -287,7 +289,7 @@ class IndexMethods:
             ```
         """
         chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
-        ops.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
+        upkeep.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
 
     @checks_kinds
     def index_statistics(self, index_name: str) -> dict[str, Any]:
@@ -307,7 +309,7 @@ class IndexMethods:
             DeprecationWarning,
             stacklevel=2,
         )
-        return ops.indexing.describe.index_statistics(self._handle.snapshot, index_name)
+        return upkeep.indexing.describe.index_statistics(self._handle.snapshot, index_name)
 
 
 def index_request(
@@ -323,7 +325,7 @@ def index_request(
     if not isinstance(index_type, str):
         config, index_type = index_type, index_type.index_type
         parameters = {**parameters, **config.parameters}
-    return ops.indexing.build.IndexRequest(column, index_type, name, parameters=dict(parameters))
+    return upkeep.indexing.build.IndexRequest(column, index_type, name, parameters=dict(parameters))
 
 
 def with_scope(
@@ -334,7 +336,7 @@ def with_scope(
     index_uuid: str | None,
 ) -> IndexRequest:
     """Return a request with its rows to index."""
-    return ops.indexing.build.IndexRequest(
+    return upkeep.indexing.build.IndexRequest(
         request.column,
         request.kind,
         request.name,
@@ -366,7 +368,7 @@ def parse_uuid(text: str) -> uuid.UUID:
 def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
     return IndexInformation(
         name=index.name,
-        type=ops.indexing.describe.index_title(index),
+        type=upkeep.indexing.describe.index_title(index),
         uuid=str(index.uuid),
         fields=_field_names(snapshot, index),
         version=index.dataset_version,
@@ -386,11 +388,11 @@ def _description(
     recorded = [size for size in sizes if size is not None]
     return IndexDescription(
         name=name,
-        index_type=ops.indexing.describe.index_title(first),
+        index_type=upkeep.indexing.describe.index_title(first),
         type_url="" if details is None else details.type_url,
         fields=[int(field_id) for field_id in first.fields],
         field_names=_field_names(snapshot, first),
-        num_rows_indexed=ops.indexing.describe.compute_coverage(snapshot, segments).indexed_rows,
+        num_rows_indexed=upkeep.indexing.describe.compute_coverage(snapshot, segments).indexed_rows,
         total_size_bytes=sum(recorded) if len(recorded) == len(sizes) else None,
         details={} if kind is None or details is None else kind.describe(details.value),
         segments=described,
@@ -412,7 +414,7 @@ def _segment(segment: IndexMetadata) -> IndexSegmentDescription:
         fragment_ids=Bitmap(segment.fragment_bitmap or ()),
         dataset_version_at_last_update=segment.dataset_version,
         index_version=segment.index_version or 0,
-        created_at=ops.indexing.describe.created_at(segment),
+        created_at=upkeep.indexing.describe.created_at(segment),
         size_bytes=sum(file.size_bytes for file in segment.files) if segment.files else None,
         base_id=segment.base_id,
         covering_fields=list(segment.covering_fields),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import index as kinds
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.arguments import checks_kinds, previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.scalar import index_request, parse_uuid, with_scope
@@ -22,8 +22,8 @@ from lancelet.errors import InvalidInputError
 from lancelet.table.commit import check_table_exists
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
 
 _OWN_IDS: Final = frozenset({"BTREE", "LABEL_LIST", "NGRAM"})
 """Index kinds that do not accept `index_uuid`, as in pylance."""
@@ -133,9 +133,9 @@ class IndexSegmentMethods:
                     "each segment gets a unique id, which is part of the returned metadata"
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
-            return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
+            return index_to_user(upkeep.indexing.build.build_segment(snapshot, scoped))
         arguments = VectorIndexArguments.of(given, cast("LanceDataset", self))
-        built = ops.indexing.vectors.build_vector_segment(
+        built = upkeep.indexing.vectors.build_vector_segment(
             snapshot, arguments.request(snapshot.schema)
         )
         return index_to_user(built)
@@ -164,7 +164,7 @@ class IndexSegmentMethods:
         """
         stored = [index_from_user(segment) for segment in segments]
         check_table_exists(self._handle.snapshot)
-        return index_to_user(ops.indexing.optimize.merge_segments(self._handle.snapshot, stored))
+        return index_to_user(upkeep.indexing.optimize.merge_segments(self._handle.snapshot, stored))
 
     def merge_index_metadata(
         self,
@@ -199,7 +199,7 @@ class IndexSegmentMethods:
             ```
         """
         progress = kinds.base.silent if progress_callback is None else by_stages(progress_callback)
-        ops.indexing.staged.merge_staged(
+        upkeep.indexing.staged.merge_staged(
             self._handle.snapshot, index_type, parse_uuid(index_uuid), progress
         )
 
@@ -235,7 +235,7 @@ class IndexSegmentMethods:
         """
         stored = [index_from_user(segment) for segment in segments]
         report = self._handle.change(
-            lambda now: ops.indexing.build.commit_segments(now, index_name, column, stored),
+            lambda now: upkeep.indexing.build.commit_segments(now, index_name, column, stored),
             dry_run=dry_run,
         )
         return cast("LanceDataset", self) if report is None else report

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from lancelet import index as kinds
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.arguments import checks_kinds, previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.values import IvfCentroids
@@ -19,8 +19,8 @@ from lancelet.dataset.show.progress import ProgressOption, by_stages, shown
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
 
 
 class NoVectorIndexError(FieldNotFoundError, KeyError):
@@ -140,8 +140,8 @@ class VectorIndexMethods:
                 arguments = replace_fields(arguments, progress_callback=by_stages(callback))
             request = arguments.request(handle.snapshot.schema)
             if dry_run:
-                return ops.indexing.staged.report_vector_index(handle.snapshot, request)
-            handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
+                return upkeep.indexing.staged.report_vector_index(handle.snapshot, request)
+            handle.snapshot = upkeep.indexing.vectors.create_vector_index(handle.snapshot, request)
         return cast("LanceDataset", self)
 
     @checks_kinds
@@ -163,7 +163,7 @@ class VectorIndexMethods:
             len(dataset.get_ivf_model("vector_idx").centroids)  # 2
             ```
         """
-        model = ops.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
+        model = upkeep.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
         element = pa.from_numpy_dtype(model.centroids.dtype)
         vectors = kinds.vector.writer.to_column(model.centroids, pa.list_(element, model.dimension))
         return IvfCentroids(vectors)
@@ -193,7 +193,9 @@ class VectorIndexMethods:
         if index_name is None:
             if column is None:
                 raise InvalidInputError("Must provide 'index_name' or 'column'.")
-            index_name = ops.indexing.vector_models.find_index_name(self._handle.snapshot, column)
+            index_name = upkeep.indexing.vector_models.find_index_name(
+                self._handle.snapshot, column
+            )
             if index_name is None:
                 raise NoVectorIndexError(f"No IVF index for column '{column}'")
         return self.get_ivf_model(index_name).centroids

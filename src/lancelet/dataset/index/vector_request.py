@@ -26,16 +26,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import index as kinds
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.errors import InvalidInputError, UnsupportedError, similar_names
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
 from lancelet.log import LOGGER
-from lancelet.query.execute import execute_to_table
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.execute import execute_to_table
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.snapshot import open_snapshot
 from lancelet.torch.device import preferred_device
 from lancelet.values import dataclass
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.index.vector.model import AssignedPartitions
     from lancelet.index.vector.train import IvfRequest
-    from lancelet.ops.indexing.vectors import VectorIndexRequest
+    from lancelet.upkeep.indexing.vectors import VectorIndexRequest
 
 _NUMBERS: Final = {
     "num_partitions": "partitions",
@@ -135,7 +135,7 @@ class VectorIndexArguments:
             ivf = replace(ivf, assigned=self.assigned)
         if self.progress_callback is not None:
             ivf = replace(ivf, progress=self.progress_callback)
-        return ops.indexing.vectors.VectorIndexRequest(
+        return upkeep.indexing.vectors.VectorIndexRequest(
             _column(self.column),
             ivf,
             self.name,

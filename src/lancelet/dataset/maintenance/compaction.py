@@ -4,7 +4,7 @@
     results = [task.execute(dataset) for task in plan.tasks]     on any machine, in any order
     Compaction.commit(dataset, results)
 
-`lancelet.ops.compact` implements the steps; this module wraps their values.
+`lancelet.upkeep.compact` implements the steps; this module wraps their values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.arguments import previews_function
 from lancelet.dataset.write.metadata import FragmentMetadata, fragment_to_user
 from lancelet.errors import InvalidInputError
@@ -21,15 +21,15 @@ from lancelet.format.fragment import Fragment
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops import compact
-    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.upkeep import compact
 
 
 class CompactionOptions(TypedDict, total=False):
     """Options of a compaction: a dict with these optional keys.
 
-    See `lancelet.ops.compact.CompactionOptions` for their meanings and defaults.
+    See `lancelet.upkeep.compact.CompactionOptions` for their meanings and defaults.
     """
 
     target_rows_per_fragment: int | None
@@ -69,7 +69,7 @@ class CompactionTask:
 
     def execute(self, dataset: LanceDataset) -> RewriteResult:
         """Rewrite the fragments; the result must be committed."""
-        return RewriteResult(ops.compact.execute_task(dataset.snapshot, self._task))
+        return RewriteResult(upkeep.compact.execute_task(dataset.snapshot, self._task))
 
     def json(self) -> str:
         """Serialize the task to JSON."""
@@ -78,7 +78,7 @@ class CompactionTask:
     @staticmethod
     def from_json(json: str) -> CompactionTask:
         """Deserialize a task from JSON."""
-        return CompactionTask(_load(ops.compact.CompactionTask, json))
+        return CompactionTask(_load(upkeep.compact.CompactionTask, json))
 
     def __repr__(self) -> str:
         return f"CompactionTask(read_version={self.read_version}, fragments={self.fragments})"
@@ -111,7 +111,7 @@ class CompactionPlan:
     @staticmethod
     def from_json(json: str) -> CompactionPlan:
         """Deserialize a plan from JSON."""
-        return CompactionPlan(_load(ops.compact.CompactionPlan, json))
+        return CompactionPlan(_load(upkeep.compact.CompactionPlan, json))
 
     def __repr__(self) -> str:
         tasks = f"<{self.num_tasks()} compaction tasks>"
@@ -151,7 +151,7 @@ class RewriteResult:
     @staticmethod
     def from_json(json: str) -> RewriteResult:
         """Deserialize a result from JSON."""
-        return RewriteResult(_load(ops.compact.RewriteResult, json))
+        return RewriteResult(_load(upkeep.compact.RewriteResult, json))
 
     def __repr__(self) -> str:
         return (
@@ -187,7 +187,7 @@ class Compaction:
             ```
         """
         return CompactionPlan(
-            ops.compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
+            upkeep.compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
         )
 
     @staticmethod
@@ -264,7 +264,7 @@ class Compaction:
 
 def options_of(dataset: LanceDataset, options: Mapping[str, Any]) -> compact.CompactionOptions:
     """Combine options of the caller with the config of the table."""
-    return ops.compact.CompactionOptions.parse(options, dataset.snapshot.manifest.config)
+    return upkeep.compact.CompactionOptions.parse(options, dataset.snapshot.manifest.config)
 
 
 def _to_user(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:

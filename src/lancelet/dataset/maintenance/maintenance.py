@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.arguments import checks_kinds, documents_results, previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
-from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.upkeep.check import Level
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops import compact
-    from lancelet.ops.check import Findings
-    from lancelet.ops.cleanup import (
+    from lancelet.upkeep import compact
+    from lancelet.upkeep.check import Findings
+    from lancelet.upkeep.cleanup import (
         CleanupCandidateFile,
         CleanupPlan,
         CleanupPolicy,
         CleanupReferencedBranch,
         CleanupStats,
     )
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.repair import RepairReport
+    from lancelet.upkeep.repair import RepairReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) ->
     shown = list(files[:max_files]) if include_files else []
     return CleanupExplanation(
         read_version=plan.read_version,
-        stats=ops.cleanup.CleanupStats.of(files),
+        stats=upkeep.cleanup.CleanupStats.of(files),
         candidate_files=shown,
         candidate_files_truncated=include_files and len(files) > max_files,
         candidate_file_limit=max_files,
@@ -131,7 +131,7 @@ class MaintenanceMethods:
 
         Example:
             ```python
-            from lancelet.ops.compact import CompactionOptions
+            from lancelet.upkeep.compact import CompactionOptions
 
             options = CompactionOptions(target_rows_per_fragment=100)
             dataset.run_compaction(options).fragments_removed  # 2
@@ -139,8 +139,8 @@ class MaintenanceMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.compact.report_compaction(handle.snapshot, options)
-        done = ops.compact.compact_files(handle.snapshot, options, self._committing())
+            return upkeep.compact.report_compaction(handle.snapshot, options)
+        done = upkeep.compact.compact_files(handle.snapshot, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
 
@@ -164,7 +164,7 @@ class MaintenanceMethods:
 
         Example:
             ```python
-            from lancelet.ops.compact import CompactionOptions, execute_task, plan_compaction
+            from lancelet.upkeep.compact import CompactionOptions, execute_task, plan_compaction
 
             options = CompactionOptions(target_rows_per_fragment=100)
             plan = plan_compaction(dataset.snapshot, options)
@@ -174,8 +174,8 @@ class MaintenanceMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.compact.report_results(handle.snapshot, results, options)
-        done = ops.compact.commit_results(handle.snapshot, results, options, self._committing())
+            return upkeep.compact.report_results(handle.snapshot, results, options)
+        done = upkeep.compact.commit_results(handle.snapshot, results, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
 
@@ -243,9 +243,9 @@ class MaintenanceMethods:
             clones=tuple(clones),
         )
         if dry_run:
-            return ops.cleanup.report_cleanup(snapshot, policy)
+            return upkeep.cleanup.report_cleanup(snapshot, policy)
         with shown(progress):
-            return ops.cleanup.cleanup_old_versions(snapshot, policy)
+            return upkeep.cleanup.cleanup_old_versions(snapshot, policy)
 
     @checks_kinds
     def explain_cleanup_old_versions(
@@ -295,7 +295,7 @@ class MaintenanceMethods:
             error_if_tagged_old_versions=error_if_tagged_old_versions,
             clones=tuple(clones),
         )
-        plan = ops.cleanup.plan_cleanup(snapshot, policy)
+        plan = upkeep.cleanup.plan_cleanup(snapshot, policy)
         return explanation_of(plan, include_files=include_files, max_files=max_files)
 
     def check(
@@ -329,7 +329,7 @@ class MaintenanceMethods:
             ```
         """
         with shown(progress):
-            return ops.check.check(
+            return upkeep.check.check(
                 self._handle.snapshot, Level.parse(level), all_versions=all_versions
             )
 
@@ -375,7 +375,7 @@ class MaintenanceMethods:
             source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
         else:
             source_snapshot = None if source is None else source.snapshot
-        repairs = ops.repair.RepairOptions(
+        repairs = upkeep.repair.RepairOptions(
             tuple(drop_fragments),
             tuple(restore_fragments),
             source_snapshot,
@@ -384,7 +384,7 @@ class MaintenanceMethods:
             tuple(rebuild_indices),
         )
         with shown(progress):
-            done = ops.repair.repair(
+            done = upkeep.repair.repair(
                 handle.snapshot, repairs, dry_run=dry_run, options=self._committing()
             )
         handle.snapshot = done.snapshot
@@ -402,8 +402,8 @@ def _policy(
 ) -> CleanupPolicy:
     if older_than is None and retain_versions is None and versions is None:
         older_than = _OLDER_THAN
-    return ops.cleanup.CleanupPolicy(
-        before=ops.cleanup.ago(older_than),
+    return upkeep.cleanup.CleanupPolicy(
+        before=upkeep.cleanup.ago(older_than),
         retain_versions=retain_versions,
         versions=None if versions is None else frozenset(versions),
         **others,
@@ -500,7 +500,7 @@ class DatasetOptimizer:
         }
         if dry_run:
             options = options_of(self._dataset, arguments)
-            return ops.compact.report_compaction(self._dataset.snapshot, options)
+            return upkeep.compact.report_compaction(self._dataset.snapshot, options)
         given = {name: value for name, value in arguments.items() if value is not None}
         with shown(progress):
             return Compaction.execute(self._dataset, given)
@@ -545,7 +545,7 @@ class DatasetOptimizer:
                 stacklevel=2,
             )
         names = None if index_names is None else tuple(index_names)
-        options = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
+        options = upkeep.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
         with shown(progress):
             return self._dataset.run_optimize_indices(options, dry_run=dry_run)
 

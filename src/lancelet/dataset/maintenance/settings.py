@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change, upkeep
 from lancelet.dataset.arguments import checks_kinds, previews
 from lancelet.file.arguments import edits, mapping, texts
 from lancelet.file.session import LanceFileSession
@@ -17,8 +17,8 @@ from lancelet.format.base_paths import BasePath
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.handle import Handle
-    from lancelet.ops.dry_run import ChangeReport
 
 
 class StorageMethods:
@@ -76,7 +76,7 @@ class StorageMethods:
             ```
         """
         return pa.RecordBatchReader.from_batches(
-            ops.list_files.FILES_SCHEMA, ops.list_files.stored_files(self._handle.location)
+            upkeep.list_files.FILES_SCHEMA, upkeep.list_files.stored_files(self._handle.location)
         )
 
     def tracked_files(
@@ -99,10 +99,10 @@ class StorageMethods:
             dataset.tracked_files().read_all()
             ```
         """
-        batches = ops.list_files.tracked_files(
+        batches = upkeep.list_files.tracked_files(
             self._handle.location, min_version=min_version, progress=progress
         )
-        return pa.RecordBatchReader.from_batches(ops.list_files.TRACKED_SCHEMA, batches)
+        return pa.RecordBatchReader.from_batches(upkeep.list_files.TRACKED_SCHEMA, batches)
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ class BaseMethods:
             dataset.base_paths()
             ```
         """
-        properties = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
+        properties = change.publish.CommitProperties(properties=dict(transaction_properties or {}))
         bases = bases_from_user(new_bases)
         report = self._handle.change(
-            lambda now: ops.bases.add_bases(now, bases, properties), dry_run=dry_run
+            lambda now: change.bases.add_bases(now, bases, properties), dry_run=dry_run
         )
         return self if report is None else report
 
@@ -207,10 +207,10 @@ class BaseMethods:
             dataset.update_base_paths({"cold": "memory://colder"})
             ```
         """
-        properties = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
+        properties = change.publish.CommitProperties(properties=dict(transaction_properties or {}))
         moved = {key: os.fspath(path) for key, path in paths.items()}
         report = self._handle.change(
-            lambda now: ops.bases.update_base_paths(now, moved, properties), dry_run=dry_run
+            lambda now: change.bases.update_base_paths(now, moved, properties), dry_run=dry_run
         )
         return self if report is None else report
 
@@ -223,7 +223,9 @@ def base_to_user(base: BasePath) -> DatasetBasePath:
 def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
     """Convert base paths of the public API."""
     return tuple(
-        BasePath(base.id or 0, ops.bases.absolute_path(base.path), base.is_dataset_root, base.name)
+        BasePath(
+            base.id or 0, change.bases.absolute_path(base.path), base.is_dataset_root, base.name
+        )
         for base in bases or ()
     )
 
@@ -284,7 +286,7 @@ class SettingsMethods:
         """
         values = edits("values", values)
         report = self._handle.change(
-            lambda current: ops.settings.update_config(current, values, replace=replace),
+            lambda current: change.settings.update_config(current, values, replace=replace),
             dry_run=dry_run,
         )
         return self.config() if report is None else report
@@ -309,7 +311,7 @@ class SettingsMethods:
         """
         values = dict.fromkeys(texts("keys", keys))
         return self._handle.change(
-            lambda current: ops.settings.update_config(current, values),
+            lambda current: change.settings.update_config(current, values),
             dry_run=dry_run,
         )
 
@@ -338,7 +340,7 @@ class SettingsMethods:
         """
         values = edits("values", values)
         report = self._handle.change(
-            lambda current: ops.settings.update_table_metadata(current, values, replace=replace),
+            lambda current: change.settings.update_table_metadata(current, values, replace=replace),
             dry_run=dry_run,
         )
         return self.metadata if report is None else report
@@ -368,7 +370,9 @@ class SettingsMethods:
         """
         values = edits("values", values)
         report = self._handle.change(
-            lambda current: ops.settings.update_schema_metadata(current, values, replace=replace),
+            lambda current: change.settings.update_schema_metadata(
+                current, values, replace=replace
+            ),
             dry_run=dry_run,
         )
         return self.schema_metadata if report is None else report
@@ -400,7 +404,9 @@ class SettingsMethods:
         of_fields = mapping("field_updates", field_updates)
         updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
         return self._handle.change(
-            lambda current: ops.settings.update_field_metadata(current, updates, replace=replace),
+            lambda current: change.settings.update_field_metadata(
+                current, updates, replace=replace
+            ),
             dry_run=dry_run,
         )
 
@@ -424,7 +430,7 @@ class SettingsMethods:
         )
         values = edits("new_metadata", new_metadata)
         return self._handle.change(
-            lambda current: ops.settings.update_schema_metadata(current, values, replace=True),
+            lambda current: change.settings.update_schema_metadata(current, values, replace=True),
             dry_run=dry_run,
         )
 

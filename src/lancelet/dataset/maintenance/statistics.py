@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from lancelet import ops
+from lancelet import upkeep
 from lancelet.dataset.show import display
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import FieldId
@@ -16,7 +16,7 @@ from lancelet.io.metered import PROCESS_METER
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.column_statistics import ColumnStatistics
+    from lancelet.upkeep.column_statistics import ColumnStatistics
 
 
 def iops_counter() -> int:
@@ -113,7 +113,7 @@ class LanceStats:
             dataset.stats.index_stats("id_idx")
             ```
         """
-        return ops.indexing.describe.index_statistics(self._snapshot, index_name)
+        return upkeep.indexing.describe.index_statistics(self._snapshot, index_name)
 
     def column_stats(
         self, columns: Sequence[str] | None = None, *, distinct: bool = False
@@ -137,7 +137,9 @@ class LanceStats:
             dataset.stats.column_stats(["price"], distinct=True)
             ```
         """
-        return ops.column_statistics.column_statistics(self._snapshot, columns, distinct=distinct)
+        return upkeep.column_statistics.column_statistics(
+            self._snapshot, columns, distinct=distinct
+        )
 
     def data_stats(self) -> DataStatistics:
         """Return the size of each field on disk. Files of version 0.1 do not record sizes.

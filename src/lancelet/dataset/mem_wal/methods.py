@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change, memwal
 from lancelet.dataset.arguments import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.mem_wal.readers import LsmScanner, ShardSnapshot, parse_shard_id
 from lancelet.dataset.write.schema import LanceSchema
 from lancelet.errors import InvalidInputError
-from lancelet.query.data_types import print_arrow_type
+from lancelet.expr.data_types import print_arrow_type
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.format.schema import Schema
     from lancelet.format.shard_manifest import ShardManifest
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.mem_wal.compact import CompactedLog
-    from lancelet.ops.mem_wal.sharding import ShardingSpec
-    from lancelet.ops.mem_wal.upkeep import CollectedLog
-    from lancelet.ops.mem_wal.writer import MemWalWriter
+    from lancelet.memwal.compact import CompactedLog
+    from lancelet.memwal.sharding import ShardingSpec
+    from lancelet.memwal.upkeep import CollectedLog
+    from lancelet.memwal.writer import MemWalWriter
 
 _SPEC_ID: Final = 1
 _FIELD_ID: Final = "bucket"
@@ -56,14 +56,14 @@ def evaluate_sharding_spec(
     """Return the sharding values of the rows of a batch."""
     if not isinstance(batch, pa.RecordBatch):
         raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
-    return ops.mem_wal.sharding.evaluate_spec(batch, _spec_of(spec), schema.stored)
+    return memwal.sharding.evaluate_spec(batch, _spec_of(spec), schema.stored)
 
 
 def _spec_of(spec: ShardingSpec | Mapping[str, Any]) -> ShardingSpec:
     if not isinstance(spec, Mapping):
         return spec
-    return ops.mem_wal.sharding.ShardingSpec(
-        spec["spec_id"], [ops.mem_wal.sharding.ShardingField(**each) for each in spec["fields"]]
+    return memwal.sharding.ShardingSpec(
+        spec["spec_id"], [memwal.sharding.ShardingField(**each) for each in spec["fields"]]
     )
 
 
@@ -81,7 +81,7 @@ def _checked_spec(spec: ShardingSpec | Mapping[str, Any], schema: Schema) -> Sha
     empty = pa.RecordBatch.from_arrays(
         [pa.nulls(0, each.type) for each in arrow], names=arrow.names
     )
-    ops.mem_wal.sharding.evaluate_spec(empty, found, schema)
+    memwal.sharding.evaluate_spec(empty, found, schema)
     return found
 
 
@@ -99,11 +99,11 @@ class ShardWriter:
 
     def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
         """Write rows; they are in the log when the call returns."""
-        self._writer.put(ops.rows.read_rows(data, schema).batches)
+        self._writer.put(change.rows.read_rows(data, schema).batches)
 
     def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
         """Delete rows by key."""
-        self._writer.delete(ops.rows.read_rows(keys, schema).batches)
+        self._writer.delete(change.rows.read_rows(keys, schema).batches)
 
     def close(self) -> None:
         """Flush the rows in memory and close the writer."""
@@ -141,10 +141,10 @@ class ShardWriter:
         writer = self._writer
         others = tuple(each.tables for each in shard_snapshots or ())
         view = writer.view()
-        own = ops.mem_wal.merged.tables_of(view.manifest)
-        memory = ops.mem_wal.merged.MemoryRows(view.manifest.current_generation, view.rows)
+        own = memwal.merged.tables_of(view.manifest)
+        memory = memwal.merged.MemoryRows(view.manifest.current_generation, view.rows)
         shards = (own, *(each for each in others if each.shard_id != own.shard_id))
-        read = ops.mem_wal.merged.MergedRead(writer.base, shards, (memory,))
+        read = memwal.merged.MergedRead(writer.base, shards, (memory,))
         read.keys  # noqa: B018 - raises if there is no key to merge by
         return LsmScanner(read)
 
@@ -232,7 +232,7 @@ class MemWalMethods:
             ```
         """
         config: dict[str, int | bool | None] = {
-            **ops.mem_wal.indices.graph_settings(hnsw_params),
+            **memwal.indices.graph_settings(hnsw_params),
             "durable_write": durable_write,
             "max_wal_buffer_size": max_wal_buffer_size,
             "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
@@ -254,12 +254,12 @@ class MemWalMethods:
             raise InvalidInputError(
                 "bucket sharding requires both `bucket_column` and `num_buckets`"
             )
-        ops.mem_wal.indices.check_maintained(self._handle.snapshot, maintained_indexes or ())
+        memwal.indices.check_maintained(self._handle.snapshot, maintained_indexes or ())
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
         if sharding_spec is not None:
             spec = _checked_spec(sharding_spec, self._handle.snapshot.schema)
         initialize = partial(
-            ops.mem_wal.state.initialize_mem_wal,
+            memwal.state.initialize_mem_wal,
             specs=() if spec is None else (spec,),
             num_shards=shards,
             maintained=maintained_indexes,
@@ -288,14 +288,12 @@ class MemWalMethods:
         """
         snapshot = self._handle.snapshot
         if dry_run:
-            return ops.dry_run.dry_run_without_commit(
+            return change.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "CollectMemWal",
-                lambda location: ops.mem_wal.upkeep.collect_log(
-                    replace(snapshot, location=location)
-                ),
+                lambda location: memwal.upkeep.collect_log(replace(snapshot, location=location)),
             )
-        return ops.mem_wal.upkeep.collect_log(snapshot)
+        return memwal.upkeep.collect_log(snapshot)
 
     @previews
     def compact_mem_wal(
@@ -328,10 +326,10 @@ class MemWalMethods:
         if dry_run:
             if flush:
                 raise InvalidInputError("flush and dry_run cannot be combined")
-            return ops.mem_wal.compact.report_compaction(handle.snapshot)
+            return memwal.compact.report_compaction(handle.snapshot)
         if flush:
-            ops.mem_wal.ingest.flush_logs(handle.snapshot)
-        handle.snapshot, done = ops.mem_wal.compact.compact_log(handle.snapshot)
+            memwal.ingest.flush_logs(handle.snapshot)
+        handle.snapshot, done = memwal.compact.compact_log(handle.snapshot)
         return done
 
     def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
@@ -352,14 +350,14 @@ class MemWalMethods:
         """
         snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
         if dry_run:
-            return ops.dry_run.dry_run_without_commit(
+            return change.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "SealMemWalShard",
-                lambda location: ops.mem_wal.upkeep.seal_shard(
+                lambda location: memwal.upkeep.seal_shard(
                     replace(snapshot, location=location), shard
                 ),
             )
-        ops.mem_wal.upkeep.seal_shard(snapshot, shard)
+        memwal.upkeep.seal_shard(snapshot, shard)
         return None
 
     def mem_wal_shards(self, *, noted: bool = False) -> list[ShardSnapshot]:
@@ -378,11 +376,11 @@ class MemWalMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        at = ops.mem_wal.discovery.noted_shards(snapshot) if noted else None
+        at = memwal.discovery.noted_shards(snapshot) if noted else None
         found: Sequence[ShardManifest] = (
-            ops.mem_wal.discovery.latest_shards(snapshot) if at is None else at.shards
+            memwal.discovery.latest_shards(snapshot) if at is None else at.shards
         )
-        return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
+        return [ShardSnapshot.of(memwal.merged.tables_of(each)) for each in found]
 
     def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Record the shards in a new version, so readers need not list them.
@@ -399,7 +397,7 @@ class MemWalMethods:
             people.mem_wal_shards(noted=True)
             ```
         """
-        return self._handle.change(ops.mem_wal.discovery.record_shards, dry_run=dry_run)
+        return self._handle.change(memwal.discovery.record_shards, dry_run=dry_run)
 
     def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove the write-ahead log. All rows must be merged and all shards sealed.
@@ -423,12 +421,12 @@ class MemWalMethods:
         """
         snapshot = self._handle.snapshot
         if dry_run:
-            return ops.dry_run.dry_run_without_commit(
+            return change.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "DropMemWal",
-                lambda location: ops.mem_wal.upkeep.drop_log(replace(snapshot, location=location)),
+                lambda location: memwal.upkeep.drop_log(replace(snapshot, location=location)),
             )
-        self._handle.snapshot = ops.mem_wal.upkeep.drop_log(snapshot)
+        self._handle.snapshot = memwal.upkeep.drop_log(snapshot)
         return None
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
@@ -442,7 +440,7 @@ class MemWalMethods:
             dataset.mem_wal_index_details()  # None
             ```
         """
-        state = ops.mem_wal.state.mem_wal_state(self._handle.snapshot)
+        state = memwal.state.mem_wal_state(self._handle.snapshot)
         if state is None:
             return None
         specs = [
@@ -521,10 +519,10 @@ class MemWalMethods:
             "manifest_scan_batch_size": manifest_scan_batch_size,
             "backpressure_log_interval_ms": backpressure_log_interval_ms,
             "stats_log_interval_ms": stats_log_interval_ms,
-            **ops.mem_wal.indices.graph_settings(hnsw_params),
+            **memwal.indices.graph_settings(hnsw_params),
         }
         return ShardWriter(
-            ops.mem_wal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), config)
+            memwal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), config)
         )
 
     def _spec(
@@ -533,22 +531,20 @@ class MemWalMethods:
         """Return the requested sharding rule and its number of shards, 0 for any number."""
         schema = self._handle.snapshot.schema
         if unsharded:
-            made = ops.mem_wal.sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
-            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 1
+            made = memwal.sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
+            return memwal.sharding.ShardingSpec(_SPEC_ID, (made,)), 1
         if identity is not None:
             source = schema.field_by_path(identity)
-            ops.mem_wal.sharding.check_shard_key(identity, source.arrow_type, "identity")
+            memwal.sharding.check_shard_key(identity, source.arrow_type, "identity")
             kind = print_arrow_type(source.arrow_type).lower().replace("largeutf8", "large_utf8")
-            made = ops.mem_wal.sharding.ShardingField(
-                _FIELD_ID, (source.id,), "identity", None, kind
-            )
-            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 0
+            made = memwal.sharding.ShardingField(_FIELD_ID, (source.id,), "identity", None, kind)
+            return memwal.sharding.ShardingSpec(_SPEC_ID, (made,)), 0
         if bucket is None or buckets is None:
             return None, 0
         source = schema.field_by_path(bucket)
-        ops.mem_wal.sharding.check_shard_key(bucket, source.arrow_type, "bucket")
-        ops.mem_wal.sharding.buckets_of(pa.array([], source.arrow_type), buckets)
-        made = ops.mem_wal.sharding.ShardingField(
+        memwal.sharding.check_shard_key(bucket, source.arrow_type, "bucket")
+        memwal.sharding.buckets_of(pa.array([], source.arrow_type), buckets)
+        made = memwal.sharding.ShardingField(
             _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}
         )
-        return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), buckets
+        return memwal.sharding.ShardingSpec(_SPEC_ID, (made,)), buckets

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import memwal
+from lancelet import search as searches
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.log import LOGGER
-from lancelet.query import search as searches
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.mem_wal.merged import MergedRead, ShardTables
+    from lancelet.memwal.merged import MergedRead, ShardTables
 
 
 class ShardSnapshot:
@@ -27,7 +27,7 @@ class ShardSnapshot:
 
     def __init__(self, shard_id: str) -> None:
         """Create a snapshot without SSTables."""
-        self.tables = ops.mem_wal.merged.ShardTables(parse_shard_id(shard_id))
+        self.tables = memwal.merged.ShardTables(parse_shard_id(shard_id))
 
     @staticmethod
     def of(tables: ShardTables) -> ShardSnapshot:
@@ -78,7 +78,7 @@ class LsmScanner:
     ) -> LsmScanner:
         """Return a scanner of a table and the SSTables of shards."""
         shards = tuple(each.tables for each in shard_snapshots)
-        return LsmScanner(ops.mem_wal.merged.MergedRead(dataset.snapshot, shards))
+        return LsmScanner(memwal.merged.MergedRead(dataset.snapshot, shards))
 
     @staticmethod
     def fresh(dataset: LanceDataset) -> LsmScanner:
@@ -86,7 +86,7 @@ class LsmScanner:
 
         Includes all durable writes, also those of writers in other processes.
         """
-        return LsmScanner(ops.mem_wal.fresh.fresh_read(dataset.snapshot.location))
+        return LsmScanner(memwal.fresh.fresh_read(dataset.snapshot.location))
 
     def project(self, columns: Sequence[str]) -> Self:
         """Select columns in addition to the key; `s.x` selects the field `x` of the struct `s`."""
@@ -110,7 +110,7 @@ class LsmScanner:
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table."""
-        return ops.mem_wal.catch_up.with_catch_up(self._read).table()
+        return memwal.catch_up.with_catch_up(self._read).table()
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the rows as one record batch."""
@@ -124,7 +124,7 @@ class LsmScanner:
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return ops.mem_wal.catch_up.with_catch_up(self._read).count()
+        return memwal.catch_up.with_catch_up(self._read).count()
 
     def _with(self, **changes: Any) -> Self:
         self._read = replace(self._read, **changes)
@@ -261,7 +261,7 @@ class LsmPointLookupPlanner:
         pk_columns: Sequence[str] | None = None,
     ) -> None:
         """Plan lookups in a table and the SSTables of shards."""
-        self._read = ops.mem_wal.merged.MergedRead(
+        self._read = memwal.merged.MergedRead(
             dataset.snapshot,
             tuple(each.tables for each in shard_snapshots),
             key_columns=None if pk_columns is None else tuple(pk_columns),
@@ -286,7 +286,7 @@ class LsmPointLookupPlanner:
         read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
-            return ops.mem_wal.lookup.lookup_row(read, key, where, selected)
+            return memwal.lookup.lookup_row(read, key, where, selected)
 
         shown = selected or self._read.base.schema.names
         steps = [f"Project: {', '.join(shown)}", f"Lookup: {where}", "LsmScan"]
@@ -306,7 +306,7 @@ class LsmVectorSearchPlanner:
         filter: str | None = None,  # noqa: A002 - pylance's name
     ) -> None:
         """Plan searches of a vector column, optionally filtered."""
-        self._read = ops.mem_wal.merged.MergedRead(
+        self._read = memwal.merged.MergedRead(
             dataset.snapshot,
             tuple(each.tables for each in shard_snapshots),
             filter=filter,
@@ -357,7 +357,7 @@ class LsmVectorSearchPlanner:
         search = searches.vector.read_vector_search(schema, parameters)
 
         def run() -> pa.Table:
-            return ops.mem_wal.nearest.nearest_rows(
+            return memwal.nearest.nearest_rows(
                 read, search, columns, overfetch=overfetch_factor, is_exact=refine_base_table
             )
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet import search as searches
 from lancelet.dataset.arguments import checks_kinds, documents_results, validated_columns
 from lancelet.dataset.scan.scanner import AggregatedScanner, LanceScanner
 from lancelet.dataset.scan.search import (
@@ -22,20 +23,19 @@ from lancelet.dataset.scan.search import (
 )
 from lancelet.errors import FieldNotFoundError, InvalidInputError, similar_names
 from lancelet.file.arguments import ArgumentTypeError, flag, integer, texts
-from lancelet.query import search as searches
-from lancelet.query.aggregate import Aggregate
-from lancelet.query.blob_scan import blob_columns
-from lancelet.query.explain import ScanMetrics
-from lancelet.query.full_text import MinHashQuery
-from lancelet.query.plan import plan_scan
-from lancelet.query.row_mask import read_row_mask
-from lancelet.query.scan_options import Ordering, ScanOptions
-from lancelet.query.substrait import read_aggregate
+from lancelet.scan.aggregate import Aggregate
+from lancelet.scan.blob_scan import blob_columns
+from lancelet.scan.explain import ScanMetrics
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.row_mask import read_row_mask
+from lancelet.scan.scan_options import Ordering, ScanOptions
+from lancelet.scan.substrait import read_aggregate
+from lancelet.search.full_text import MinHashQuery
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.query.search.hits import Search
+    from lancelet.search.hits import Search
 
 _BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
 _ORDER: Final = re.compile(

@@ -21,9 +21,9 @@ from lancelet.dataset.scan.builder import ScannerBuilder
 from lancelet.dataset.scan.scanner import LanceScanner
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
-from lancelet.query.projection import Projection, project_parts
-from lancelet.query.scan_options import Columns
-from lancelet.query.take import live_addresses, take_addresses, take_indices
+from lancelet.scan.projection import Projection, project_parts
+from lancelet.scan.scan_options import Columns
+from lancelet.scan.take import live_addresses, take_addresses, take_indices
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lancelet.dataset.fragment import LanceFragment
     from lancelet.dataset.handle import Handle
     from lancelet.dataset.scan.builder import ColumnOrdering
-    from lancelet.query.explain import ScanMetrics
-    from lancelet.query.full_text import FullTextQuery
+    from lancelet.scan.explain import ScanMetrics
+    from lancelet.search.full_text import FullTextQuery
 
 
 class ReadMethods:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet import search as searches
 from lancelet.dataset.arguments import validated_columns
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError
-from lancelet.query import search as searches
-from lancelet.query.execute import execute_to_table
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.execute import execute_to_table
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from lancelet.query.search.fusion import Fusion
-    from lancelet.query.search.hybrid import HybridSearch
-    from lancelet.query.search.text_explain import ScoreExplanation
+    from lancelet.search.fusion import Fusion
+    from lancelet.search.hybrid import HybridSearch
+    from lancelet.search.text_explain import ScoreExplanation
 
 
 class TextMethods:

@@ -16,16 +16,16 @@ from lancelet.dataset.scan.search import SearchFilter, with_search_filter
 from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.field import Field
-from lancelet.query.aggregate import Aggregate
-from lancelet.query.blob_scan import (
+from lancelet.scan.aggregate import Aggregate
+from lancelet.scan.blob_scan import (
     blob_columns,
     bytes_schema,
     execute_with_bytes,
     execute_with_files,
 )
-from lancelet.query.execute import count_rows, execute, execute_to_table
-from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
-from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.scan.execute import count_rows, execute, execute_to_table
+from lancelet.scan.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
+from lancelet.scan.plan import ScanPlan, plan_scan
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancelet import search as searches
 from lancelet.errors import InvalidInputError
+from lancelet.expr.compile import ExpressionLike, conjunction
 from lancelet.file.arguments import instance
-from lancelet.query import search as searches
-from lancelet.query.compile import ExpressionLike, conjunction
-from lancelet.query.execute import execute_to_table
-from lancelet.query.full_text import FullTextQuery, MatchQuery
-from lancelet.query.plan import plan_scan
-from lancelet.query.row_columns import RowColumn
-from lancelet.query.row_mask import mask_expression
-from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.selection import RowMask, RowSet
+from lancelet.scan.execute import execute_to_table
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.row_columns import RowColumn
+from lancelet.scan.row_mask import mask_expression
+from lancelet.scan.scan_options import ScanOptions
+from lancelet.search.full_text import FullTextQuery, MatchQuery
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.query.search.hits import Search
+    from lancelet.search.hits import Search
 
 
 class QueryVectorTypeError(InvalidInputError, TypeError):

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from lancelet.change.progress import reporting
 from lancelet.dataset.write.metadata import FragmentMetadata
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.io.open import open_folder
-from lancelet.ops.progress import reporting
 from lancelet.values import dataclass
 
 _IN_PROGRESS: Final = ".in_progress"
@@ -130,7 +130,7 @@ ProgressOption: TypeAlias = bool | Callable[[IndexProgress], None] | None
 def shown(progress: ProgressOption) -> Iterator[Callable[[IndexProgress], None] | None]:
     """Show the progress of the `with` block, or call a function; yield the function called.
 
-    >>> from lancelet.ops.progress import report
+    >>> from lancelet.change.progress import report
     >>> events = []
     >>> with shown(events.append) as called:
     ...     report("write rows", 10, 10)

@@ -15,9 +15,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
+from lancelet.expr.functions.base import Function
+from lancelet.expr.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
 from lancelet.io.fork import renew_after_fork
-from lancelet.query.functions.base import Function
-from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
 
 _GEOMETRIC: Final = "st_"
 """The name prefix of geometry functions."""

@@ -23,11 +23,11 @@ from lancelet.dataset.sql.errors import SqlError
 from lancelet.dataset.sql.table_provider import EngineColumn, SqlTable
 from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.errors import LanceletError, UnsupportedError
+from lancelet.expr.functions.base import Function, Takes, broadcast, printable, real, text
+from lancelet.expr.functions.documents import JSON_FUNCTIONS
+from lancelet.expr.functions.geometry import FROM_ARROW, GEOMETRY_FUNCTIONS
+from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.format.geometry import WKB, geometry_kind, to_wkb
-from lancelet.query.functions.base import Function, Takes, broadcast, printable, real, text
-from lancelet.query.functions.documents import JSON_FUNCTIONS
-from lancelet.query.functions.geometry import FROM_ARROW, GEOMETRY_FUNCTIONS
-from lancelet.query.functions.registry import FUNCTIONS
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

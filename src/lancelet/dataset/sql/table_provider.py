@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
-from lancelet.query.arrow_expression import from_arrow
-from lancelet.query.compile import compile_filter
-from lancelet.query.evaluate import evaluate_filter
-from lancelet.query.expression import Expression, In, IsTrue
-from lancelet.query.traversal import children, columns_of, with_children
+from lancelet.expr.arrow_expression import from_arrow
+from lancelet.expr.compile import compile_filter
+from lancelet.expr.evaluate import evaluate_filter
+from lancelet.expr.expression import Expression, In, IsTrue
+from lancelet.expr.traversal import children, columns_of, with_children
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.sql import duckdb_engine
 from lancelet.dataset.sql.query import SqlQuery
 from lancelet.dataset.write.write import dataset
@@ -78,6 +78,6 @@ def _table(given: SqlTable) -> Any:
     if isinstance(given, str | os.PathLike):
         return dataset(given)
     if type(given).__module__.split(".")[0] in {"pandas", "polars"}:
-        rows = ops.rows.read_rows(given)
+        rows = change.rows.read_rows(given)
         return pa.Table.from_batches(rows.batches, rows.schema)
     return given

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
-from lancelet import ops
+from lancelet import change, upkeep
 from lancelet.dataset.arguments import checks_kinds, previews_class, previews_class_dataset
 from lancelet.dataset.handle import (
     Handle,
@@ -35,8 +35,8 @@ from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
 
 LANCE_COMMIT_MESSAGE_KEY: Final = stored.COMMIT_MESSAGE_KEY
 """The transaction property of the commit message."""
@@ -89,7 +89,7 @@ class _Destination:
         # Unlike a URI, a dataset refers to one table; never change another table at its path.
         snapshot_before = None if self.handle is None else self.handle.snapshot
         options = replace(self.options, snapshot=snapshot_before, checks_files=True)
-        snapshot = ops.publish.commit_transaction(location, transaction, options)
+        snapshot = change.publish.commit_transaction(location, transaction, options)
         return Handle(snapshot, meter, self.opening)
 
     def dry_run(self, transaction: stored.Transaction) -> ChangeReport:
@@ -98,9 +98,9 @@ class _Destination:
         if self.options.detached:
             _check_supports_detached(location)
         options = replace(self.options, handler=None)
-        return ops.dry_run.dry_run_write(
+        return change.dry_run.dry_run_write(
             location,
-            lambda there: ops.publish.commit_transaction(there, transaction, options),
+            lambda there: change.publish.commit_transaction(there, transaction, options),
             if_unchanged=type(transaction.operation).__name__,
         )
 
@@ -210,15 +210,15 @@ class CommitMethods:
                 )
             made = transaction_from_user(operation)
         else:
-            change = operation_from_user(operation)
+            converted = operation_from_user(operation)
             if read_version is None:
                 if not isinstance(operation, LanceOperation.Overwrite | LanceOperation.Restore):
                     raise InvalidInputError(
                         "read_version is required for all operations except Overwrite and Restore"
                     )
                 read_version = destination.latest_version()
-            made = ops.publish.new_transaction(
-                read_version, change, ops.publish.CommitProperties(commit_message)
+            made = change.publish.new_transaction(
+                read_version, converted, change.publish.CommitProperties(commit_message)
             )
         if dry_run:
             return destination.dry_run(made)
@@ -292,7 +292,7 @@ class CommitMethods:
             raise UnsupportedError("Only append transactions are supported in batch commits")
         fragments = tuple(fragment for append in appends for fragment in append.fragments)
         read_version = min(each.read_version for each in transactions)
-        merged = ops.publish.new_transaction(read_version, Append(fragments))
+        merged = change.publish.new_transaction(read_version, Append(fragments))
         if dry_run:
             return destination.dry_run(merged)
         own = cast("type[LanceDataset]", cls)
@@ -360,10 +360,10 @@ class CommitMethods:
         """
         location = self._handle.location
         if dry_run:
-            return ops.dry_run.dry_run_without_commit(
-                location, "RenameManifests", ops.rename_manifests.rename_manifests
+            return change.dry_run.dry_run_without_commit(
+                location, "RenameManifests", upkeep.rename_manifests.rename_manifests
             )
-        ops.rename_manifests.rename_manifests(location)
+        upkeep.rename_manifests.rename_manifests(location)
         entry = location.handler.find_version(
             location.store, self._handle.snapshot.version, uri=location.uri
         )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change
+from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.dataset.arguments import checks_kinds
 from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.session import Session
@@ -23,7 +24,6 @@ from lancelet.dataset.write.request import WriteRequest
 from lancelet.errors import InternalError
 from lancelet.format.fragment import FragmentId
 from lancelet.format.operation import Append, Overwrite
-from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -105,9 +105,9 @@ def write_fragments(
     )
     request.check_session()
     location, latest = _located(request)
-    rows = ops.rows.read_rows(data, schema)
+    rows = change.rows.read_rows(data, schema)
     with request.showing_progress():
-        prepared = ops.write_table.prepare_write(
+        prepared = change.write_table.prepare_write(
             location, latest, rows, request.write_mode, request.options
         )
     operation = prepared.operation
@@ -117,15 +117,15 @@ def write_fragments(
     if not return_transaction:
         return [fragment_to_user(fragment) for fragment in fragments]
     operation = replace(operation, fragments=fragments)
-    return transaction_to_user(ops.publish.new_transaction(prepared.read_version, operation))
+    return transaction_to_user(change.publish.new_transaction(prepared.read_version, operation))
 
 
 def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) -> FragmentMetadata:
     """Write rows as one fragment; see `LanceFragment.create`."""
     location, latest = _located(request)
-    rows = ops.rows.read_rows(data, schema)
+    rows = change.rows.read_rows(data, schema)
     with request.showing_progress():
-        written = ops.fragments.write_fragment(
+        written = change.fragments.write_fragment(
             location, latest, rows, request.write_mode, request.options
         )
     return fragment_to_user(written)

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from lancelet import ops
+from lancelet import change
 from lancelet.dataset.arguments import previews_class_dataset
 from lancelet.dataset.write.request import WriteRequest
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
 
 
 class ModelMethods:
@@ -75,7 +75,7 @@ class ModelMethods:
             raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
         schema = kwargs.pop("schema", None)
-        rows = ops.rows.read_rows(models_to_table(data, model_class), schema)
+        rows = change.rows.read_rows(models_to_table(data, model_class), schema)
         request = WriteRequest(name if uri is None else uri, mode, **kwargs)
         if dry_run:
             return request.report(rows)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lancelet import ops
+from lancelet import change
+from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.dataset.arguments import KINDS
 from lancelet.dataset.handle import Handle, OpenOptions, locate, text_of
 from lancelet.dataset.maintenance.settings import DatasetBasePath, bases_from_user
@@ -27,17 +28,16 @@ from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
 from lancelet.io.metered import IoMeter
 from lancelet.io.open import renew_memory
-from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.change.dry_run import ChangeReport
+    from lancelet.change.rows import RowStream
+    from lancelet.change.write import FileOptions
+    from lancelet.change.write_table import WriteMode, WriteOptions
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.dry_run import ChangeReport
-    from lancelet.ops.rows import RowStream
-    from lancelet.ops.write import FileOptions
-    from lancelet.ops.write_table import WriteMode, WriteOptions
     from lancelet.table.snapshot import Snapshot
 
 _CLEANUP: Final = "lance.auto_cleanup"
@@ -124,7 +124,7 @@ class WriteRequest:
                 found=self.external_blob_mode,
             )
         if self.external_blob_mode == "ingest" and self.allow_external_blob_outside_bases:
-            raise ops.blob_input.BlobInputError(
+            raise change.blob_input.BlobInputError(
                 'allow_external_blob_outside_bases only applies when external_blob_mode="reference"'
             )
         if self.use_legacy_format is not None:
@@ -164,7 +164,7 @@ class WriteRequest:
         location, meter, options = self.locate()
         try:
             with self.showing_progress():
-                snapshot = ops.write_table.write_table(
+                snapshot = change.write_table.write_table(
                     location, rows, self.write_mode, self.options, base=self.open_snapshot
                 )
         except AlreadyExistsError as error:
@@ -178,7 +178,9 @@ class WriteRequest:
     def report(self, rows: RowStream) -> ChangeReport:
         """Report the changes of writing rows."""
         refuse_both(self.uri, self.namespace_client)
-        return ops.write_table.report_write(self.locate()[0], rows, self.write_mode, self.options)
+        return change.write_table.report_write(
+            self.locate()[0], rows, self.write_mode, self.options
+        )
 
     def locate(self) -> tuple[TableLocation, IoMeter, OpenOptions]:
         """Return the destination, its request meter, and the open options."""
@@ -192,32 +194,32 @@ class WriteRequest:
         uri = cast("str | os.PathLike[str] | None", self.uri)
         if uri is None:
             assert named is not None, "either uri or table_id was validated"
-            uri = named.uri_to_write(creates=self.write_mode is ops.write_table.WriteMode.CREATE)
+            uri = named.uri_to_write(creates=self.write_mode is change.write_table.WriteMode.CREATE)
         location, meter = locate(text_of(uri), options, self.session)
         return location, meter, options
 
     @property
     def write_mode(self) -> WriteMode:
         """The behavior for an existing table."""
-        return ops.write_table.WriteMode.parse(self.mode)
+        return change.write_table.WriteMode.parse(self.mode)
 
     @property
     def options(self) -> WriteOptions:
         """The options of the lower layers."""
         properties = dict(self.transaction_properties or {})
-        return ops.write_table.WriteOptions(
+        return change.write_table.WriteOptions(
             files=self._files(),
             version=self._version(),
             commit=CommitOptions(
                 stable_row_ids=self.enable_stable_row_ids,
                 naming=ManifestNaming.V2 if self.enable_v2_manifest_paths else ManifestNaming.V1,
             ),
-            properties=ops.publish.CommitProperties(self.commit_message, properties),
+            properties=change.publish.CommitProperties(self.commit_message, properties),
             config=auto_cleanup_config(self.auto_cleanup_options or {}),
             bases=bases_from_user(self.initial_bases),
             allows_blobs_outside=self.allow_external_blob_outside_bases,
             ingests_blobs=self.external_blob_mode == "ingest",
-            targets=ops.bases.BaseSelection(_names(self.target_bases), self.target_all_bases),
+            targets=change.bases.BaseSelection(_names(self.target_bases), self.target_all_bases),
         )
 
     def showing_progress(self) -> AbstractContextManager[object]:
@@ -227,10 +229,10 @@ class WriteRequest:
 
     def _files(self) -> FileOptions:
         progress = self.progress if isinstance(self.progress, FragmentWriteProgress) else None
-        return ops.write.FileOptions(
-            limits=ops.write.FileLimits(
+        return change.write.FileOptions(
+            limits=change.write.FileLimits(
                 self.max_rows_per_file,
-                ops.write.FileLimits().max_rows_per_group
+                change.write.FileLimits().max_rows_per_group
                 if self.max_rows_per_group is None
                 else self.max_rows_per_group,
                 self.max_bytes_per_file,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancelet import ops
+from lancelet import change
+from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.dataset.arguments import checks_kinds, previews_new_dataset
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import VersionLike
@@ -21,10 +22,9 @@ from lancelet.dataset.show.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.write.request import WriteRequest
 from lancelet.errors import InvalidInputError
 from lancelet.io.options import Durability, with_durability
-from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
 if TYPE_CHECKING:
-    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.change.dry_run import ChangeReport
 
 
 @checks_kinds
@@ -241,7 +241,7 @@ def write_dataset(
         table_id,
         session,
     )
-    rows = ops.rows.read_rows(data_obj, schema)
+    rows = change.rows.read_rows(data_obj, schema)
     if dry_run:
         return request.report(rows)
     handle = request.write(rows)

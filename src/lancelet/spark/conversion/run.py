@@ -20,15 +20,15 @@ from typing import Any, Final, Unpack
 
 import pyarrow as pa
 
+from lancelet.change.fit import check_new_schema, fit_to_table
 from lancelet.errors import AlreadyExistsError, InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io import open_folder
-from lancelet.ops.fit import check_new_schema, fit_to_table
-from lancelet.ops.jobs.engine import Done
-from lancelet.ops.jobs.scan_task import ScanTask, scan
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.engine import Done
+from lancelet.jobs.scan_task import ScanTask, scan
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.conversion.delta import DeltaFolder
 from lancelet.spark.conversion.parquet import ParquetFolder, WrittenFile
 from lancelet.spark.files import (

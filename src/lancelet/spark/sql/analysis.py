@@ -24,9 +24,9 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
+from lancelet.expr.scan_types import scan_field
 from lancelet.format.schema import Schema
-from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_types import scan_field
+from lancelet.scan.row_columns import ROW_FIELDS
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.sql.source import Source
 from lancelet.spark.types import has_collation

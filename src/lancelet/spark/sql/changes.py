@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from sqlglot import exp
 
 from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark import change
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.fitting import cast_or_raise, has_same_names, pair_fields

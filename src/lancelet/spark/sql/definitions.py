@@ -20,7 +20,7 @@ from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import AlreadyExistsError, NotFoundError, similar_names
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.columns import join_columns
 from lancelet.spark.files import latest_of
 from lancelet.spark.merging import target_schema

@@ -24,7 +24,7 @@ from pyspark.sql.utils import is_remote
 
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, similar_names
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import STORAGE_PREFIX, ReadOptions
 from lancelet.spark.sql.source import Source, Token

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from lancelet.ops.column_statistics import fragment_bounds
-from lancelet.ops.jobs.scan_task import ScanTask, scan
-from lancelet.ops.jobs.split import estimate_bytes
+from lancelet.jobs.scan_task import ScanTask, scan
+from lancelet.jobs.split import estimate_bytes
 from lancelet.spark.arrow_tasks import sized_frame, task_frame
 from lancelet.spark.convert import convert_column
 from lancelet.spark.options import ReadOptions
@@ -32,6 +31,7 @@ from lancelet.spark.sql.analysis import TableColumns, Use
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
+from lancelet.upkeep.column_statistics import fragment_bounds
 from lancelet.values import cached_property, dataclass
 
 SMALL_BYTES: Final = 2 * 1024 * 1024

@@ -34,18 +34,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from lancelet.ops.jobs.split import plan_splits
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute, execute_to_table
-from lancelet.query.plan import ScanPlan, plan_scan
-from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.hits import FoundSearch, Hits
-from lancelet.query.search.hybrid import HybridSearch
-from lancelet.query.search.scored import searched_rows
-from lancelet.query.search.terms import Statistics
-from lancelet.query.search.text import TextSearch, count_unindexed, unindexed_fragments
-from lancelet.query.search.text_indices import Target
-from lancelet.query.search.vector import VectorSearch
+from lancelet.jobs.split import plan_splits
+from lancelet.jobs.table_ref import TableRef
+from lancelet.scan.execute import execute, execute_to_table
+from lancelet.scan.plan import ScanPlan, plan_scan
+from lancelet.scan.scan_options import ScanOptions
+from lancelet.search.hits import FoundSearch, Hits
+from lancelet.search.hybrid import HybridSearch
+from lancelet.search.scored import searched_rows
+from lancelet.search.terms import Statistics
+from lancelet.search.text import TextSearch, count_unindexed, unindexed_fragments
+from lancelet.search.text_indices import Target
+from lancelet.search.vector import VectorSearch
 from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.convert import convert_batch

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.files import latest_of
 from lancelet.spark.frames import literal, quoted
 from lancelet.spark.sql.run import sql

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from lancelet.query.execute import count_rows
-from lancelet.query.plan import plan_scan
-from lancelet.query.scan_options import ScanOptions
+from lancelet.scan.execute import count_rows
+from lancelet.scan.plan import plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark import change, indexing
 from lancelet.spark.reader import pinned
 from lancelet.spark.sql.changes import Target, exact_filter

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.ops.check import Severity
+from lancelet.upkeep.check import Severity
 
 DIMENSION = 16
 KINDS = {

@@ -11,7 +11,7 @@ from lancelet.index.vector.quantizers.base import GraphView
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import Comparison
-from lancelet.query.indexing.column_indices import vector_indices
+from lancelet.scan.indexing.column_indices import vector_indices
 
 ROWS, NEAREST = 3000, 10
 RANDOM = np.random.default_rng(3)

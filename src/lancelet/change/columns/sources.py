@@ -1,0 +1,58 @@
+"""Sources of the values of new columns.
+
+Expressions   {"b": "a + 1"}              computed from existing columns
+Function      a function over batches     called with the live rows, batch by batch
+Rows          a stream of batches         one row for each live row, in the order of the table
+Nulls         a schema                    null in every row; no files are written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lancelet.change.columns.checkpoint import BatchUDFCheckpoint
+from lancelet.change.rows import RowStream
+from lancelet.expr.compile import ExpressionLike
+from lancelet.values import dataclass
+
+BATCH_ROWS = 8192
+"""The default number of rows per function call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Columns computed from others; names with dots are fields of existing structs."""
+
+    columns: Mapping[str, ExpressionLike]
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """Columns computed by a function from batches of the columns `reads` (None means all)."""
+
+    call: Callable[[pa.RecordBatch], pa.RecordBatch]
+    schema: pa.Schema
+    reads: tuple[str, ...] | None = None
+    batch_size: int = BATCH_ROWS
+    checkpoint: BatchUDFCheckpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Columns given as rows, in the order of the live rows of the table."""
+
+    stream: RowStream
+
+
+@dataclass(frozen=True, slots=True)
+class Nulls:
+    """Columns that are null in all rows."""
+
+    schema: pa.Schema
+
+
+NewColumns: TypeAlias = Expressions | Function | Rows | Nulls

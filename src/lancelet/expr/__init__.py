@@ -1,0 +1,1 @@
+"""Filter and column expressions: parsing, binding, simplification and evaluation."""

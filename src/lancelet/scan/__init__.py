@@ -1,0 +1,1 @@
+"""Planning and running scans: pruning, indices, operators, estimates and plans."""

@@ -1,0 +1,468 @@
+"""Filter rows with late materialization.
+
+    split      rows 0..8192 of fragment 3, of which 2 are deleted
+    step 1     _rowid < 7       8190 rows -> 4
+    step 2     age > 30         reads age of 4 rows -> 1
+    then       id, name         of 1 row
+
+Filter columns are read first, other columns only for the rows that pass. Splits run in parallel,
+each from its first step to its output, and results are emitted in order. A split is small enough to
+fit in memory several times even if all its rows pass.
+
+In small ranges that statistics or an index left, most rows are likely to pass, and a second read
+costs more than unused values: all columns are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import FrozenBitMap
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import to_numpy
+from lancelet.encodings.base import RowRange
+from lancelet.encodings.take import take_ascending
+from lancelet.errors import CorruptDataError
+from lancelet.file.pool import map_ordered
+from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
+from lancelet.format.field import Field
+from lancelet.format.roaring import to_numbers
+from lancelet.rowids.selection import ALL
+from lancelet.scan.indexing.search import (
+    Candidates,
+    count_by_index,
+    find_candidates,
+    lookup_batches,
+)
+from lancelet.scan.node_meter import READ, TAKE
+from lancelet.scan.nodes.batch_sizer import BatchSizer, MeteredSource, batch_sizer
+from lancelet.scan.nodes.pack import Pack, pack_tiny
+from lancelet.scan.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
+from lancelet.scan.plan import FilterStep, ScanPlan
+from lancelet.scan.projection import without_columns
+from lancelet.scan.prune import candidate_ranges
+from lancelet.values import dataclass
+
+_OUTPUT_BYTES: Final = 16 * TASK_BYTES
+_ROWS_MIN: Final = 4096
+_NARROW_ROWS: Final = 1 << 15
+_ROWS_MAX: Final = 1 << 20
+_CANDIDATES_PER_SPLIT: Final = 1 << 16
+_EAGER_BYTES_MAX: Final = 1 << 19
+_EAGER_FIELDS_MAX: Final = 16
+_MERGE_BYTES: Final = 1 << 18
+"""Candidate ranges with fewer bytes between them are merged into one task."""
+_NO_OFFSETS: Final = FrozenBitMap()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them.
+
+    The `eager_fields` are read together before the first step. Otherwise each step reads its own
+    fields, and output fields are read for the rows that pass.
+    """
+
+    source: FragmentSource | Pack
+    rows: RowRange
+    steps: tuple[FilterStep, ...]
+    offsets: Int64s | None = None
+    eager_fields: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilteredRows:
+    """The rows of a split that pass, or all if `offsets` is None, and the columns read so far."""
+
+    offsets: Int64s | None
+    columns: dict[Field, pa.Array]
+    num_rows: int
+
+
+def splits(plan: ScanPlan, output: Sequence[Field] = ()) -> Iterator[Split]:
+    """Yield the candidate rows as tasks; `output` are the fields needed for rows that pass."""
+    return _splits(plan, find_candidates(plan), output)
+
+
+def _splits(
+    plan: ScanPlan, candidates: Candidates | None, output: Sequence[Field] = ()
+) -> Iterator[Split]:
+    options = plan.options
+    chosen = sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted)
+    is_packed = options.memory_limit is None and not waits_for_storage(plan.snapshot)
+    if candidates is None and is_packed:
+        for source in pack_tiny(chosen):
+            if isinstance(source, Pack):
+                yield Split(source, RowRange(0, source.num_rows), plan.steps)
+            else:
+                all_rows = RowRange(0, source.num_rows)
+                yield from _splits_of_range(plan, source, all_rows, plan.steps, output)
+        return
+    for source in chosen:
+        if candidates is not None:
+            fragment_id = int(source.fragment.id)
+            if fragment_id in candidates.covered:
+                yield from _splits_of_candidates(plan, source, candidates, output)
+                continue
+            if options.indexed_only:
+                continue
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps, output)
+
+
+def _ranges_within(
+    plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
+) -> list[RowRange]:
+    """Return the ranges that statistics do not prune; they may exceed `within`."""
+    # A narrow range that an index selected is cheaper to read than statistics of a large fragment.
+    is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
+    if not plan.options.use_statistics or not steps or is_narrow:
+        return [within]
+    ranges: list[RowRange] = []
+    merge_rows = _MERGE_BYTES / max(source.reader.row_bytes(steps[0].fields), 1.0)
+    for rows in candidate_ranges(source.reader, steps, plan.snapshot):
+        if ranges and rows.start - ranges[-1].stop <= merge_rows:
+            ranges[-1] = RowRange(ranges[-1].start, rows.stop)
+        else:
+            ranges.append(rows)
+    return ranges
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilteredRange:
+    """A range that statistics do not prune, the rows per task, and the fields of `Split`."""
+
+    rows: RowRange
+    task_rows: int
+    eager_fields: tuple[Field, ...]
+
+
+def ranges_to_filter(
+    plan: ScanPlan,
+    source: FragmentSource,
+    within: RowRange,
+    steps: tuple[FilterStep, ...],
+    output: Sequence[Field],
+) -> Iterator[FilteredRange]:
+    """Yield the ranges of a fragment to filter; used by execution and estimation."""
+    ranges = _ranges_within(plan, source, within, steps)
+    # Small files are not split below this number of rows, regardless of the size of values.
+    has_many = any(len(rows) > _ROWS_MIN for rows in ranges) or _is_large(source)
+    step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
+    is_pruned = sum(map(len, ranges)) < source.num_rows
+    fields = tuple(
+        dict.fromkeys([*(each for filter_step in steps for each in filter_step.fields), *output])
+    )
+    for rows in ranges:
+        first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
+        if first < stop:
+            is_eager = is_pruned and _is_cheap_to_read(fields, min(step, stop - first))
+            yield FilteredRange(RowRange(first, stop), step, fields if is_eager else ())
+
+
+def _splits_of_range(
+    plan: ScanPlan,
+    source: FragmentSource,
+    within: RowRange,
+    steps: tuple[FilterStep, ...],
+    output: Sequence[Field],
+) -> Iterator[Split]:
+    """Yield the splits of a row range that statistics do not prune."""
+    for filtered in ranges_to_filter(plan, source, within, steps, output):
+        first, stop = filtered.rows.start, filtered.rows.stop
+        for start in range(first, stop, filtered.task_rows):
+            rows = RowRange(start, min(start + filtered.task_rows, stop))
+            yield Split(source, rows, steps, eager_fields=filtered.eager_fields)
+
+
+def _splits_of_candidates(
+    plan: ScanPlan, source: FragmentSource, candidates: Candidates, output: Sequence[Field]
+) -> Iterator[Split]:
+    """Yield the splits of the candidates that indices selected in a fragment."""
+    steps = candidates.steps
+    bitmap = candidates.rows.parts.get(int(source.fragment.id), _NO_OFFSETS)
+    if bitmap is ALL:
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps, output)
+        return
+    if not bitmap:
+        return
+    first, last = bitmap.min(), bitmap.max()
+    if last >= source.num_rows:
+        raise CorruptDataError(
+            "an index refers to a row out of range of its fragment; drop and rebuild the index",
+            fragment_id=int(source.fragment.id),
+            offset=last,
+            num_rows=source.num_rows,
+        )
+    if last - first + 1 == len(bitmap) > 1:
+        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps, output)
+        return
+    offsets = source.without_hidden(to_numbers(bitmap).astype(np.int64))
+    for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
+        part = offsets[start : start + _CANDIDATES_PER_SPLIT]
+        rows = RowRange(int(part[0]), int(part[-1]) + 1)
+        # Contiguous rows are read as a range instead of row by row.
+        yield Split(source, rows, steps, None if len(rows) == len(part) else part)
+
+
+def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of rows that match."""
+    batches = None if plan.options.memory_limit is not None else lookup_batches(plan)
+    if batches is not None:
+        for batch in batches:
+            yield from split_batch(batch, plan.options.batch_size)
+        return
+    for batch in _filter_splits(plan):
+        if batch is not None:
+            yield from split_batch(batch, plan.options.batch_size)
+
+
+def _filter_splits(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
+    """Yield the rows that match, split by split.
+
+    The share of rows that pass varies, so with a memory limit the late columns are read by separate
+    tasks of a suitable size.
+    """
+    waits, early = waits_for_storage(plan.snapshot), batch_sizer(plan, share=0.5)
+    if not early.is_bounded:
+        tasks = splits(plan, plan.projection.fields)
+        return map_ordered(partial(_filter_split, plan), tasks, waits=waits)
+    late = batch_sizer(plan, share=0.5)
+
+    def find(split: Split) -> tuple[Split, FilteredRows]:
+        return split, apply_filter(plan, split, split.steps, plan.projection.fields)
+
+    def complete(part: tuple[Split, FilteredRows]) -> pa.RecordBatch:
+        return materialize(plan, *part)
+
+    tasks = _resize_splits(splits(plan, plan.projection.fields), early)
+    filtered = map_ordered(find, tasks, waits=waits, window=early.ahead)
+    parts = (piece for each in filtered for piece in _split_filtered(plan, late, *each))
+    return map_ordered(complete, parts, waits=waits, window=late.ahead)
+
+
+def count_matching(plan: ScanPlan) -> int:
+    """Return the number of rows that match."""
+    count = count_by_index(plan)
+    if count is not None:
+        return count
+    sizer = batch_sizer(plan)
+    tasks = _splits(plan, find_candidates(plan, counts=True))
+    if sizer.is_bounded:
+        tasks = _resize_splits(tasks, sizer)
+    waits = waits_for_storage(plan.snapshot)
+    return sum(map_ordered(partial(_count_split, plan), tasks, waits=waits, window=sizer.ahead))
+
+
+def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
+    """Yield fragment ids and the offsets of their rows that match, split by split."""
+
+    def offsets_of(split: Split) -> list[tuple[int, Int64s]]:
+        filtered = apply_filter(plan, split, split.steps)
+        offsets = filtered.offsets
+        if offsets is None:
+            offsets = np.arange(split.rows.start, split.rows.stop)
+        return [
+            (int(source.fragment.id), member_offsets)
+            for source, member_offsets in split.source.by_member(offsets)
+        ]
+
+    for found in map_ordered(offsets_of, splits(plan), waits=waits_for_storage(plan.snapshot)):
+        yield from found
+
+
+def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
+    filtered = apply_filter(plan, split, split.steps, plan.projection.fields)
+    return materialize(plan, split, filtered) if filtered.num_rows else None
+
+
+def materialize(plan: ScanPlan, split: Split, filtered: FilteredRows) -> pa.RecordBatch:
+    """Return the output batch for rows that passed, reading missing columns."""
+    projection, source = plan.projection, split.source
+    missing = [field for field in projection.fields if field not in filtered.columns]
+    late: dict[Field, pa.Array] = {}
+    if missing:
+        # If indices decided the whole filter, no columns were read before.
+        with plan.meter.within(TAKE if split.steps else READ):
+            arrays = source.read(missing, split.rows, filtered.offsets)
+        late = dict(zip(missing, arrays, strict=True))
+    columns = {
+        field.name: filtered.columns.get(field, late.get(field)) for field in projection.fields
+    }
+    columns |= source.row_columns(projection.row_columns, split.rows, filtered.offsets)
+    batch = (
+        pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        if columns
+        else without_columns(filtered.num_rows)
+    )
+    return projection.compute(batch)
+
+
+def _count_split(plan: ScanPlan, split: Split) -> int:
+    """Count the rows that pass, without materializing the result of the last step."""
+    if not split.steps and split.offsets is not None:
+        return len(split.offsets)
+    if not split.steps:
+        return apply_filter(plan, split, ()).num_rows
+    last = split.steps[-1]
+    filtered = apply_filter(plan, split, split.steps[:-1], last.fields)
+    if not filtered.num_rows:
+        return 0
+    rows = _step_input(last, split, filtered.offsets, filtered.columns)
+    return int(last.passed(rows, plan.meter).true_count)
+
+
+def apply_filter(
+    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], output: Sequence[Field] = ()
+) -> FilteredRows:
+    """Return the rows of a split that pass all steps, and the `output` columns read so far.
+
+    Each step reads its columns for the remaining rows only.
+    """
+    offsets = split.offsets
+    if offsets is None:
+        offsets = split.source.visible(split.rows)
+    columns: dict[Field, pa.Array] = {}
+    count = len(split.rows) if offsets is None else len(offsets)
+    if count and split.eager_fields:
+        arrays = split.source.read(split.eager_fields, split.rows, offsets)
+        columns.update(zip(split.eager_fields, arrays, strict=True))
+    for index, step in enumerate(steps):
+        if not count:
+            break
+        rows = _step_input(step, split, offsets, columns)
+        mask = step.passed(rows, plan.meter)
+        if mask.true_count == count:
+            continue
+        count = mask.true_count
+        selected = np.flatnonzero(to_numpy(mask)).astype(np.int64, copy=False)
+        if offsets is not None:
+            offsets = offsets[selected]
+        else:
+            offsets = selected + split.rows.start if split.rows.start else selected
+        needed = {*output, *(field for after in steps[index + 1 :] for field in after.fields)}
+        columns = {
+            field: take_ascending(array, selected)
+            for field, array in columns.items()
+            if field in needed
+        }
+    return FilteredRows(offsets, columns, count)
+
+
+def _is_cheap_to_read(fields: Sequence[Field], num_rows: int) -> bool:
+    """Return whether reading all columns of a pruned split beats late materialization."""
+    if not 1 < len({field.id for field in fields}) == len(fields) <= _EAGER_FIELDS_MAX:
+        return False
+    widths = [fixed_row_bytes(field.arrow_type) for field in fields]
+    return None not in widths and num_rows * sum(filter(None, widths)) <= _EAGER_BYTES_MAX
+
+
+def _step_input(
+    step: FilterStep, split: Split, offsets: Int64s | None, columns: dict[Field, pa.Array]
+) -> pa.RecordBatch:
+    """Return the input batch of a step; columns that are read for it are added to `columns`."""
+    missing = [field for field in step.fields if field not in columns]
+    if missing:
+        arrays = split.source.read(missing, split.rows, offsets)
+        columns.update(zip(missing, arrays, strict=True))
+    inputs = {field.name: columns[field] for field in step.fields}
+    inputs |= split.source.row_columns(step.row_columns, split.rows, offsets)
+    if not inputs:
+        return without_columns(len(split.rows) if offsets is None else len(offsets))
+    return pa.RecordBatch.from_arrays(list(inputs.values()), list(inputs))
+
+
+def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterStep, ...]) -> int:
+    first = source.reader.row_bytes(steps[0].fields) if steps else 0.0
+    output = source.reader.row_bytes(plan.projection.fields)
+    by_first = TASK_BYTES / max(first, 1.0)
+    by_output = _OUTPUT_BYTES / max(output, 1.0)
+    rows_min = min(_ROWS_MIN, split_rows_min(output, max(first, output / 8)))
+    return max(rows_min, min(int(by_first), int(by_output), _ROWS_MAX))
+
+
+def _is_large(source: FragmentSource) -> bool:
+    """Return whether values may be large enough to split small row ranges."""
+    return source.fragment.data_bytes > _OUTPUT_BYTES
+
+
+def _resize_splits(tasks: Iterable[Split], sizer: BatchSizer) -> Iterator[Split]:
+    """Split tasks to read the filter columns within a memory limit."""
+    metered: MeteredSource | None = None
+    for split in tasks:
+        source = split.source
+        assert isinstance(source, FragmentSource), "fragments are not packed with a memory limit"
+        if metered is None or metered.fragment is not source.fragment:
+            metered = MeteredSource(source, sizer)
+        fields = tuple(dict.fromkeys(field for step in split.steps for field in step.fields))
+        metered_split = replace(split, source=metered)
+        if split.offsets is None:
+            for rows in sizer.split_range(metered, fields, split.rows):
+                yield replace(metered_split, rows=rows)
+            continue
+        start = 0
+        while start < len(split.offsets):
+            part = split.offsets[start : start + sizer.rows]
+            yield replace(
+                metered_split, rows=RowRange(int(part[0]), int(part[-1]) + 1), offsets=part
+            )
+            start += len(part)
+
+
+def _split_filtered(
+    plan: ScanPlan, sizer: BatchSizer, split: Split, filtered: FilteredRows
+) -> Iterator[tuple[Split, FilteredRows]]:
+    """Split the rows that passed into tasks that read the late columns within a memory limit."""
+    source = split.source
+    assert isinstance(source, FragmentSource), "fragments are not packed with a memory limit"
+    metered = MeteredSource(source, sizer)
+    missing = tuple(field for field in plan.projection.fields if field not in filtered.columns)
+    start = 0
+    while start < filtered.num_rows:
+        part = _slice_filtered(split, filtered, start, min(sizer.rows, filtered.num_rows - start))
+        while part[1].num_rows > 1 and _late_bytes(metered, missing, *part) > sizer.task_bytes:
+            part = _slice_filtered(split, filtered, start, -(-part[1].num_rows // 2))
+        yield replace(part[0], source=metered), part[1]
+        start += part[1].num_rows
+
+
+def _slice_filtered(
+    split: Split, filtered: FilteredRows, start: int, count: int
+) -> tuple[Split, FilteredRows]:
+    """Return a slice of the rows that passed."""
+    if filtered.offsets is None:
+        first, offsets = split.rows.start + start, None
+        rows = RowRange(first, first + count)
+    else:
+        offsets = filtered.offsets[start : start + count]
+        rows = RowRange(int(offsets[0]), int(offsets[-1]) + 1)
+    columns = {field: array.slice(start, count) for field, array in filtered.columns.items()}
+    return replace(split, rows=rows), FilteredRows(offsets, columns, count)
+
+
+def _late_bytes(
+    source: FragmentSource, fields: Sequence[Field], split: Split, filtered: FilteredRows
+) -> float:
+    """Estimate the memory of rows that passed, including their late columns."""
+    read_bytes = sum(array.nbytes for array in filtered.columns.values())
+    if not fields:
+        return float(read_bytes)
+    range_bytes = source.reader.decoded_bytes(fields, split.rows)
+    # Dense rows are read together with the rows between them.
+    is_dense = dense_enough(filtered.num_rows, len(split.rows))
+    share = 1.0 if is_dense else filtered.num_rows / len(split.rows)
+    return float(read_bytes + range_bytes * share)
+
+
+def split_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
+    """Split a batch into batches of at most `size` rows."""
+    if size is None or batch.num_rows <= size:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, size):
+        yield batch.slice(start, size)
