@@ -1,4 +1,4 @@
-"""Settings and fixtures that every test shares."""
+"""Settings and fixtures shared by all tests."""
 
 import os
 import subprocess

@@ -71,7 +71,7 @@ def download_lindera(lm: str) -> None:
         lm: `ipadic`, `ko-dic` or `unidic`.
     """
     if lm not in _LINDERA:
-        raise InvalidInputError(f"language model {lm} is not supported", known=list(_LINDERA))
+        raise InvalidInputError(f"language model {lm} is not supported", expected=list(_LINDERA))
     check_lindera()
     folder = Path(language_model_home(), "lindera", lm)
     source = folder / "src"

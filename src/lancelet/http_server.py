@@ -263,19 +263,19 @@ class HttpServer:
         while True:
             try:
                 async with asyncio.timeout(self.limits.idle_seconds):
-                    request, stays = await self._read_head(reader)
+                    request, keeps_alive = await self._read_head(reader)
                 size = self._check(request)
                 async with self._turns:
                     body = await self._read_body(request, size, reader, writer)
                     response = await self._compute(request, body)
             except RefusedError as refused:
-                await self._write(writer, refused.response(), stays=False)
+                await self._write(writer, refused.response(), keeps_alive=False)
                 await self._close_gently(reader, writer)
                 return
             # Clients expect no body after HEAD and would parse it as the next response.
-            stays = stays and request.method != "HEAD"
-            await self._write(writer, response, stays=stays)
-            if not stays:
+            keeps_alive = keeps_alive and request.method != "HEAD"
+            await self._write(writer, response, keeps_alive=keeps_alive)
+            if not keeps_alive:
                 return
 
     async def _read_head(self, reader: asyncio.StreamReader) -> tuple[Request, bool]:
@@ -378,14 +378,14 @@ class HttpServer:
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
 
     async def _write(
-        self, writer: asyncio.StreamWriter, response: Response, *, stays: bool
+        self, writer: asyncio.StreamWriter, response: Response, *, keeps_alive: bool
     ) -> None:
         headers = {
             **_HEADERS,
             **(response.headers or {}),
             "Content-Type": response.media_type,
             "Content-Length": str(len(response.data)),
-            "Connection": "keep-alive" if stays else "close",
+            "Connection": "keep-alive" if keeps_alive else "close",
         }
         head = f"HTTP/1.1 {int(response.status)} {HTTPStatus(response.status).phrase}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -448,5 +448,5 @@ def _parse_head(head: bytes) -> tuple[Request, bool]:
     except ValueError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, "malformed path") from error
     connection = headers.get("connection", "").lower()
-    stays = "close" not in connection and (found[3] == "1" or "keep-alive" in connection)
-    return Request(found[1], parts.path, query, headers), stays
+    keeps_alive = "close" not in connection and (found[3] == "1" or "keep-alive" in connection)
+    return Request(found[1], parts.path, query, headers), keeps_alive

@@ -1,4 +1,4 @@
-"""No module needs, in the end, itself: modules can be read, tested and moved one by one.
+"""Modules have no circular imports.
 
 Every import counts, wherever it stands: an import inside a function hides a circle and does not
 break it. So do names that a package finds on demand, as `searches.exact.exact_search` is found.

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and the decisions name things that exist."""
+"""ARCHITECTURE.md and the decision records refer to existing names."""
 
 import ast
 import re

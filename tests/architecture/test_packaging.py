@@ -1,4 +1,4 @@
-"""What is published: wheels with and without kernels, the list of changes, workflows."""
+"""Published artifacts: wheels with and without kernels, the changelog, workflows."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Rules that no linter knows, checked over every tracked source file."""
+"""Style rules beyond linters, checked in every tracked source file."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Pages are read in the ways that are listed here, and written in those: one more is a decision.
+"""Only the listed modules read and write pages; a new one needs a design decision.
 
 Decoders do no I/O: what turns bytes of a page into arrays is a generator that asks for ranges (a
 `ReadCoroutine`), finds values that are stored as Arrow has them (`places`), or hands pages to
@@ -178,19 +178,19 @@ def kernels_named(nodes: list[ast.AST]) -> set[str]:
     return found
 
 
-def test_nobody_else_reads_pages():
+def test_only_allowed_modules_read_pages():
     assert owners(is_reading, "encodings", "file") == READERS
 
 
-def test_nobody_else_finds_values_in_place():
+def test_only_allowed_modules_locate_values():
     assert owners(tells_places, "encodings", "file") == IN_PLACE
 
 
-def test_nobody_else_writes_pages():
+def test_only_allowed_modules_write_pages():
     assert owners(makes_pages) == WRITERS
 
 
-def test_nobody_else_calls_the_kernels_of_pages():
+def test_only_allowed_modules_call_page_kernels():
     topic_of = {name: topic for topic in CALLERS for name in KERNELS[topic].split()}
     found: dict[str, set[str]] = {}
     for module, nodes in sources().items():

@@ -1,4 +1,4 @@
-"""The page of `lancelet view`, used as a person would, and asked as nobody should."""
+"""The page of `lancelet view`, driven by a browser, and hostile requests to its server."""
 
 import http.client
 import io
@@ -283,7 +283,7 @@ def reply(address, path, method="GET", token=True, **headers):
         connection.close()
 
 
-def test_only_who_has_the_token_is_answered(address):
+def test_requests_need_the_token(address):
     assert reply(address, "/api/list_tables")[0] == 200
     assert reply(address, "/api/list_tables", token=False)[0] == 403
     assert reply(address, "/", token=False)[0] == 403

@@ -1,4 +1,4 @@
-"""The demo is a test: it ends with an error where anything is not as it should be."""
+"""Run the demo, which checks its own results."""
 
 import subprocess
 import sys

@@ -12,7 +12,7 @@ def test_the_page_is_what_the_code_has():
     assert page == TOOL["render"](), "run tools/list_api.py"
 
 
-def test_names_are_told_apart():
+def test_names_are_distinguished():
     name = TOOL["Name"]
     known = [
         name(1, "lance", "write_dataset"),

@@ -1,4 +1,4 @@
-"""What all tests of faults share: requests that are the same in every run."""
+"""Fixtures of fault tests: requests are the same in every run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Goal: a change of columns is whole or absent, whatever storage request fails.
+"""Goal: column changes are atomic for every failing storage request.
 
 Method: every request of a change is refused once, and once done without a reply. Afterwards we
 and the reference read the rows from before or from after, and the change can be made again.

@@ -1,4 +1,4 @@
-"""Goal: a commit is whole or absent, whatever request fails, whoever races and whoever dies.
+"""Goal: commits are atomic under request failures, races and crashes.
 
 Method: every storage request of an operation is refused once, and once done without a reply.
 Afterwards the table is read by us and by the reference, and has the rows from before or from

@@ -1,4 +1,4 @@
-"""Data files in an object store that is slow, refuses or dies in the middle.
+"""Data files in an object store that is slow, fails or crashes.
 
 Whatever the store does, a read gives the rows or a typed error in bounded time, and a write that
 fails leaves no object that anybody could open.

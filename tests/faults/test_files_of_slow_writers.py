@@ -1,4 +1,4 @@
-"""Goal: no commit is acknowledged whose files a cleanup deleted, whatever the clocks say.
+"""Goal: no commit is acknowledged after a cleanup deleted its files, even with skewed clocks.
 
 Method: a cleanup runs between writing the files of a commit and publishing it, or between
 publishing and acknowledging. Its clock is days ahead, or the files are older than a week.

@@ -1,4 +1,4 @@
-"""A disk that is full can be cleaned up: a few bytes are freed before the record is written."""
+"""Cleanup works on a full disk: it frees some bytes before it writes its record."""
 
 import errno
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The faults themselves: each request fails once, before it is done or after."""
+"""The fault injection itself: each request fails once, before or after it takes effect."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Goal: compaction and cleanup lose nothing, whatever request fails and whoever changes the table.
+"""Goal: compaction and cleanup lose nothing under request failures and concurrent changes.
 
 Method: every storage request is refused once, and done once without a reply; after each the table
 and all its versions are read by us and the latest by the reference. Then processes delete, update

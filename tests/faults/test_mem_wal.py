@@ -1,4 +1,4 @@
-"""Goal: what a shard's writer has confirmed is never lost, and nothing is there twice.
+"""Goal: acknowledged rows of a shard writer are never lost or duplicated.
 
 Method: every storage request of a writer's life is refused once, and once done without a reply.
 What failed is tried once more by the same writer; then another one replays the log. The table has
@@ -166,7 +166,7 @@ WORK = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", WORK)
-def test_nothing_is_lost_or_doubled_by_who_is_stopped_for_a_while(tmp_path, work):
+def test_a_paused_writer_loses_or_duplicates_nothing(tmp_path, work):
     """Goal: a writer, merger or collector may be stopped at any request, while others write, flush,
     merge, clean up and collect. Method: that happens at request 0, then at 1, and so on."""
     for request in itertools.count():

@@ -1,4 +1,4 @@
-"""Goal: an update or a merge is whole or absent, and many at once lose and duplicate nothing.
+"""Goal: updates and merges are atomic, and concurrent ones lose and duplicate nothing.
 
 Method: every storage request is refused once, and once done without a reply; afterwards the table
 has the rows from before or from after. Then processes upsert, append and delete side by side.

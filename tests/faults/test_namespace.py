@@ -1,4 +1,4 @@
-"""Goal: names of a folder change in one step, whatever storage request fails.
+"""Goal: names in a directory namespace change atomically for every failing request.
 
 Method: each request of an operation is refused once, and once done without a reply. Afterwards
 every table has exactly one name and all its rows, and the operation succeeds when it is repeated.

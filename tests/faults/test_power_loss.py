@@ -1,4 +1,4 @@
-"""Goal: what was committed survives a loss of power, at every moment, on a local disk.
+"""Goal: commits on a local disk survive a power failure at any time.
 
 Method: all that is asked of the system is recorded: bytes, names, folders and flushes. At each
 moment the file system may have, of what was not flushed, any names and any bytes: none, half or all
@@ -230,9 +230,7 @@ def check(uri: str, acknowledged: int, tables: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_what_was_committed_survives_a_loss_of_power(
-    disk, tmp_path, monkeypatch, *, is_long
-) -> None:
+def test_commits_survive_a_power_failure(disk, tmp_path, monkeypatch, *, is_long) -> None:
     tables = live(disk, f"{disk.root}/t", "flushed", is_long=is_long)
     monkeypatch.undo()
     assert disk.moments > (80 if is_long else 25)
@@ -243,7 +241,7 @@ def test_what_was_committed_survives_a_loss_of_power(
         check(f"{at}/t", acknowledged, tables)
 
 
-def test_what_is_only_written_may_be_lost(disk, tmp_path, monkeypatch) -> None:
+def test_uncommitted_files_may_be_lost(disk, tmp_path, monkeypatch) -> None:
     """The same look at a table that asked for less finds states in which it is gone."""
     live(disk, f"{disk.root}/t", "written", is_long=False)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Batches of a stream whose driver dies at any request to the store, and is started again.
+"""Batches of a stream whose driver crashes at any store request and restarts.
 
 Goal: no row is lost or there twice, whatever was done when it died. Method: the process of the
 sink ends before or behind the first request that changes the store, then the second, and so on,

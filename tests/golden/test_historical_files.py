@@ -1,4 +1,4 @@
-"""Data files that old releases of the reference wrote, and what a reader must return.
+"""Data files of old pylance releases and their expected rows.
 
 The datasets are described in `historical/README.md`; they never change. The values were recorded
 with the release of the reference that `historical_files.json` names, which read files of version

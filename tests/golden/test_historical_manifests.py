@@ -1,4 +1,4 @@
-"""Manifests that old releases of the reference wrote, and what they say.
+"""Manifests of old pylance releases and their expected content.
 
 The datasets are described in `historical/README.md`; they never change. What older releases left
 out must not be an error: row counts (`v0.7.5`), the writer, the version of the data files.
@@ -45,7 +45,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("path", EXPECTED)
-def test_an_old_manifest_says_what_it_said(path: str) -> None:
+def test_an_old_manifest_has_the_recorded_content(path: str) -> None:
     data = np.fromfile(ROOT / path, np.uint8)
     fetch = lambda wanted: ByteSlices(data, wanted.position, wanted.size)  # noqa: E731
     stored = parse_manifest_file(data)

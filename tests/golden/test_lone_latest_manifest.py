@@ -1,4 +1,4 @@
-"""Tables of the first releases open by `_latest.manifest` alone, and go on from there."""
+"""Tables of the first releases have only `_latest.manifest` and can be opened and changed."""
 
 import shutil
 from datetime import timedelta

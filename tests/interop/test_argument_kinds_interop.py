@@ -1,4 +1,4 @@
-"""What is passed by mistake raises what the reference raises, and before anything is done."""
+"""Invalid arguments raise the errors of pylance, before any side effect."""
 
 # ruff: noqa: ARG005 - every mistake takes the dataset and the library
 

@@ -1,4 +1,4 @@
-"""Deltas of tables that either side wrote are the same on both sides."""
+"""Deltas of tables of either implementation are equal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _told(dataset, begin: int) -> list:
 
 
 @pytest.mark.parametrize("writer", [lance, lancelet])
-def test_both_sides_tell_the_same_delta(tmp_path: Path, writer) -> None:
+def test_both_implementations_return_the_same_delta(tmp_path: Path, writer) -> None:
     dataset = _history(writer, tmp_path / "t.lance")
     ours = lancelet.dataset(str(tmp_path / "t.lance"))
     theirs = lance.dataset(str(tmp_path / "t.lance"))

@@ -107,7 +107,7 @@ def test_deep_clones_are_the_same(tmp_path) -> None:
     assert lance.dataset(tmp_path / "ours").count_rows() == 5
 
 
-def test_deep_clones_have_the_blobs_beside_data_files(tmp_path) -> None:
+def test_deep_clones_copy_blob_files(tmp_path) -> None:
     blob = np.random.default_rng(1).bytes(5 << 20)
     column = lance.blob_array([blob, b"small"])
     rows = pa.table({"b": column}, schema=pa.schema([lance.blob_field("b")]))
@@ -171,7 +171,7 @@ def test_tags_are_shared(table) -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_compacting_a_clone_writes_its_indices_beside_it(tmp_path, stable) -> None:
+def test_compacting_a_clone_writes_its_own_indices(tmp_path, stable) -> None:
     """The reference goes on looking in what was cloned, and then reads no more by the index."""
     rows = pa.table({"id": range(6)})
     source = lance.write_dataset(

@@ -1,4 +1,4 @@
-"""Columns added, altered and dropped by us read the same in both, and both go on from there."""
+"""Columns added, altered and dropped by lancelet read the same in both libraries."""
 
 import json
 import shutil
@@ -188,7 +188,7 @@ def test_a_fragment_whose_columns_we_update_is_committed_by_either(tmp_path, ver
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_columns_of_fragments_computed_apart_are_committed_together(tmp_path, version):
+def test_columns_of_separate_fragments_are_committed_together(tmp_path, version):
     dataset = two_fragments(tmp_path, version)
     parts = [each.merge_columns({"b": "a * 5"}) for each in dataset.get_fragments()]
     schema = parts[0][1]
@@ -279,7 +279,7 @@ def test_a_version_from_before_a_migration_is_not_restored(tmp_path, api):
     assert lance.dataset(tmp_path).version == dataset.version
 
 
-def test_writers_who_do_not_know_of_a_migration_conflict_with_it(tmp_path):
+def test_writers_from_before_a_migration_conflict_with_it(tmp_path):
     dataset = two_fragments(tmp_path, "2.2")
     stale = lancelet.fragment.write_fragments(NESTED, str(tmp_path), mode="append")
     dataset.migrate_to_stable_row_ids()

@@ -250,7 +250,7 @@ def test_old_tables_can_be_appended_to_and_compacted(tmp_path, source):
             assert each.checkout_version(number).to_table().equals(table)
 
 
-def test_cleanup_deletes_what_that_of_the_reference_does(tmp_path):
+def test_cleanup_deletes_the_same_files_as_the_reference(tmp_path):
     ours_uri, theirs_uri = str(tmp_path / "ours"), str(tmp_path / "theirs")
     for number, mode in enumerate(["create", "append", "overwrite", "append"]):
         lance.write_dataset(rows(10 * number, 10 * number + 10), ours_uri, mode=mode)

@@ -1,4 +1,4 @@
-"""Datasets read and written by both implementations are equal, whoever did what."""
+"""Datasets read and written by both implementations are equal."""
 
 import decimal
 import json

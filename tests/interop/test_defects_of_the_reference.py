@@ -93,7 +93,7 @@ def test_nulls_are_in_no_answer_of_either_comparison(tmp_path, kind):
     assert dataset.count_rows("NOT (c = 0)") == 1
 
 
-def test_rows_are_told_by_address_within_their_fragment(tmp_path):
+def test_rows_are_identified_by_address_within_their_fragment(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"id": [1, 2, 3]}), tmp_path / "t")
     dataset.insert(pa.table({"id": [4, 5]}))
     found = [
@@ -112,7 +112,7 @@ def test_row_ids_that_are_not_listed(tmp_path, stable):
 
 
 @pytest.mark.parametrize("prefilter", [False, True])
-def test_a_filter_beside_a_text_search_is_not_forgotten(tmp_path, prefilter):
+def test_a_filter_applies_to_a_text_search(tmp_path, prefilter):
     texts = ["a puppy", "a happy puppy", "a very happy puppy", "several kittens"]
     moods = ["neutral", "positive", "positive", "neutral"]
     dataset = lancelet.write_dataset(pa.table({"text": texts, "mood": moods}), tmp_path / "t")
@@ -239,7 +239,7 @@ def test_rows_that_an_update_moved_are_found_by_columns_it_left(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "INVERTED"])
-def test_an_index_forgets_what_rows_were_before_an_update(tmp_path, kind):
+def test_an_index_does_not_return_values_from_before_an_update(tmp_path, kind):
     rows = pa.table({"id": range(100), "c": ["aa"] * 50 + ["bb"] * 50})
     dataset = lancelet.write_dataset(rows, tmp_path / "t", enable_stable_row_ids=True)
     dataset.create_scalar_index("c", kind)
@@ -520,7 +520,7 @@ def test_a_field_within_a_struct_is_cast(tmp_path):
     assert dataset.schema.field("b").type.field("c").type == pa.int64()
 
 
-def test_appends_beside_cleanups_lose_nothing(tmp_path):
+def test_appends_during_cleanups_lose_nothing(tmp_path):
     uri = str(tmp_path / "t")
     lancelet.write_dataset(pa.table({"id": [0]}), uri)
     done = []

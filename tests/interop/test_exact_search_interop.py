@@ -1,4 +1,4 @@
-"""Nearest vectors without an index: the same rows at the same distances as the reference."""
+"""Exact vector search returns the rows and distances of pylance."""
 
 import lance
 import numpy as np
@@ -67,7 +67,7 @@ def test_metrics_of_floats(tables, column, metric):
         assert_same(tables, columns=["id", "_distance"], nearest=nearest)
 
 
-def test_halves_are_as_near_as_their_precision_tells(tables):
+def test_half_float_distances_match_up_to_precision(tables):
     query = np.random.default_rng(1).normal(size=DIMENSION).astype(np.float16)
     nearest = {"column": "halffloat", "q": query, "k": 20}
     ours, theirs = (dataset.to_table(columns=["id"], nearest=nearest) for dataset in tables)

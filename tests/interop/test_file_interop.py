@@ -190,7 +190,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_files_that_are_none_raise_what_the_reference_raises(tmp_path, name):
+def test_invalid_files_raise_the_errors_of_the_reference(tmp_path, name):
     path = tmp_path / "broken.lance"
     if BROKEN[name] is not None:
         path.write_bytes(BROKEN[name])

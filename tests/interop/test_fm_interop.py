@@ -71,7 +71,7 @@ def test_both_search_the_files_of_each(path):
 
 
 @pytest.mark.parametrize("keeper", LIBRARIES)
-def test_each_keeps_up_what_either_built(path, keeper):
+def test_each_implementation_updates_indices_of_either(path, keeper):
     library = LIBRARIES[keeper]
     lancelet.dataset(path).delete("id % 7 = 2")
     library.dataset(path).optimize.compact_files(target_rows_per_fragment=2000)

@@ -61,7 +61,7 @@ def test_distances_are_computed_with(uri, name, columns, more):
 
 
 @pytest.mark.parametrize("columns", [None, ["i"], ["_distance", "i"], {"x": "_distance * 2"}])
-def test_what_is_found_goes_before_a_column_of_its_name(uri, columns):
+def test_computed_columns_shadow_columns_of_the_same_name(uri, columns):
     columns = ["i", "_distance"] if columns is None else columns
     for more in ({}, {"filter": "_distance < 0.2", "prefilter": False}):
         asked = {"columns": columns, "nearest": NEAREST, **more}

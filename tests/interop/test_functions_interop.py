@@ -300,7 +300,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_function_gives_what_it_gives_there(sides, expression):
+def test_a_function_returns_the_result_of_the_reference(sides, expression):
     theirs, ours = sides
     try:
         wanted = found(theirs, expression)

@@ -46,7 +46,7 @@ def dataset(tmp_path, request):
     return made
 
 
-def test_an_index_is_kept_up_on_a_branch_and_the_trunk_does_not_see_it(dataset):
+def test_an_index_update_on_a_branch_does_not_affect_main(dataset):
     def both(branch):
         reference = (branch, None)
         return (

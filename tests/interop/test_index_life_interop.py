@@ -89,7 +89,7 @@ def test_indices_answer_alike_through_their_life(tmp_path, kind, stable, deferre
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
-def test_segments_built_apart_are_committed_and_merged(tmp_path, kind):
+def test_separately_built_segments_are_committed_and_merged(tmp_path, kind):
     path = str(tmp_path / "table.lance")
     ours = lancelet.write_dataset(rows(0, 300), path, max_rows_per_file=100)
     parts = [

@@ -1,4 +1,4 @@
-"""What an index did for a filter is told in the words and numbers of the reference."""
+"""Index metrics of filters match pylance."""
 
 import re
 
@@ -62,7 +62,7 @@ def test_comparisons_are_counted_as_the_reference_does(paths, text):
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_the_step_that_asks_an_index_says_what_it_did(paths, text):
+def test_the_index_node_reports_its_work(paths, text):
     for library, path in paths.items():
         plan = library.dataset(path).scanner(filter=text).analyze_plan()
         (step,) = [line for line in plan.splitlines() if "ScalarIndexQuery:" in line]

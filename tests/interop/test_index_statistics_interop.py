@@ -1,4 +1,4 @@
-"""What listings and statistics of indices say is what the reference says of the same files."""
+"""Listings and statistics of indices match pylance for the same files."""
 
 import lance
 import numpy as np

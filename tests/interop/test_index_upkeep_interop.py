@@ -72,7 +72,7 @@ def test_optimising_catches_up_with_deferred_compactions(
     assert ids(dataset) == ids(reference.dataset(tmp_path / "t")) == expected
 
 
-def test_what_the_reference_deferred_is_caught_up_with(tmp_path: Path) -> None:
+def test_remapping_deferred_by_the_reference_is_applied(tmp_path: Path) -> None:
     ours.write_dataset(rows(0, 400), tmp_path / "t", max_rows_per_file=50)
     theirs = reference.dataset(tmp_path / "t")
     theirs.create_scalar_index("a", "BTREE")
@@ -91,7 +91,7 @@ def test_what_the_reference_deferred_is_caught_up_with(tmp_path: Path) -> None:
     assert ids(again) == ids(ours.dataset(tmp_path / "t"))
 
 
-def test_an_index_that_lost_its_rows_is_passed_over_and_built_anew(tmp_path: Path) -> None:
+def test_an_index_without_valid_rows_is_skipped_and_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "t"
     ours.write_dataset(rows(0, 400), path, max_rows_per_file=50)
     theirs = reference.dataset(path)
@@ -141,7 +141,7 @@ def damage(dataset: Any, path: Path, how: str) -> Path:
 
 @pytest.mark.parametrize("how", ["missing", "cut short", "zeroed"])
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM"])
-def test_a_broken_index_is_named_passed_over_and_built_anew(
+def test_a_broken_index_is_reported_skipped_and_rebuilt(
     tmp_path: Path, kind: str, how: str
 ) -> None:
     path = tmp_path / "t"

@@ -127,14 +127,14 @@ def test_zones_of_values_in_documents_are_not_made_of_rows_with_ids(tmp_path: Pa
     reference.dataset(tmp_path / "t").create_scalar_index("j", config)
     reference.dataset(tmp_path / "t").update({"i": "i + 100"}, where="i % 7 = 0")
     dataset, text = ours.dataset(tmp_path / "t"), "json_get_int(j, 'x') = 10"
-    with pytest.warns(IndexUnusableWarning, match="where they were"):
+    with pytest.warns(IndexUnusableWarning, match="outdated row addresses"):
         found = rows(dataset, text)
     assert found == rows(dataset, text, use_scalar_index=False)
     # The reference misses rows; once it is mended, these indices can be made and asked.
     assert set(rows(reference.dataset(tmp_path / "t"), text)) < set(found)
 
 
-def test_what_cannot_be_indexed_is_said(tmp_path: Path) -> None:
+def test_unindexable_columns_are_reported(tmp_path: Path) -> None:
     table = pa.table({"j": pa.array(DOCUMENTS, pa.json_()), "i": range(5)})
     dataset = ours.write_dataset(table, tmp_path / "t")
     with pytest.raises(InvalidInputError, match="target_index_type"):

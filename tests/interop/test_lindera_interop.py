@@ -103,7 +103,9 @@ def test_an_index_serves_both(home, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "format", "config"])
-def test_a_model_that_cannot_be_loaded_says_what_would_read_it(home, tmp_path, monkeypatch, damage):
+def test_an_error_for_an_unloadable_model_names_the_required_library(
+    home, tmp_path, monkeypatch, damage
+):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     (tmp_path / "lindera" / "mini").mkdir(parents=True)
     configured(tmp_path)

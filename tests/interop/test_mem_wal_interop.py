@@ -1,4 +1,4 @@
-"""Shards that one library writes are read and gone on with by the other, whatever the table became.
+"""Shards written by one library are read and continued by the other.
 
 Method: one library puts and deletes rows, and dies or flushes; the table changes; then both read,
 look up and go on. The rows are those of the reference, or the ones that both can only have.
@@ -154,7 +154,7 @@ def test_flushed_tables_are_read_by_the_ids_of_fields(tmp_path, writer, change):
 
 
 @LIBRARIES
-def test_what_cannot_be_replayed_is_refused_before_the_shard_is_claimed(tmp_path, writer):
+def test_input_that_cannot_be_replayed_is_refused_before_the_shard_is_claimed(tmp_path, writer):
     """A column that must not be null, another type, a lost key: the writer before goes on."""
     uri = str(tmp_path / "t")
     begun(uri)

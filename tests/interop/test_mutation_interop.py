@@ -1,4 +1,4 @@
-"""What we update and merge, the reference reads equal; and both do the same to equal tables."""
+"""Updates and merges are read by pylance, and both have the same effect on equal tables."""
 
 import shutil
 from datetime import timedelta

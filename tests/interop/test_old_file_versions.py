@@ -188,7 +188,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_a_field_asks_for_in_version_2_0_goes_both_ways(tmp_path: Path, name: str) -> None:
+def test_encoding_options_of_fields_work_in_version_2_0(tmp_path: Path, name: str) -> None:
     data_type, metadata = ASKED[name]
     array = some(texts(ROWS)).cast(data_type)
     table = pa.table([array], pa.schema([pa.field(name, data_type, metadata=metadata)]))

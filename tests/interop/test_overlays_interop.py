@@ -1,4 +1,4 @@
-"""Overlays of ours are read by the reference, and its by us.
+"""Each implementation reads the overlays of the other.
 
 The reference takes them only where a variable of its environment says so, when it first looks.
 """
@@ -45,7 +45,7 @@ EXPECTED = "['0', 'z', '2', '3', 'y', '5', '6', '7'] [1] ['y'] 0\n"
 @pytest.mark.interop
 @pytest.mark.parametrize("writer", ["lance", "lancelet"])
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-def test_both_read_what_either_laid_over_rows(
+def test_both_read_overlays_of_either(
     tmp_path: Path, run_program, writer: str, version: str
 ) -> None:
     printed = run_program(PROGRAM.format(version=version), writer, str(tmp_path / "t"))
@@ -53,7 +53,9 @@ def test_both_read_what_either_laid_over_rows(
 
 
 @pytest.mark.interop
-def test_what_the_reference_laid_is_compacted_to_what_it_reads(tmp_path: Path, run_program) -> None:
+def test_overlays_of_the_reference_are_compacted_to_their_values(
+    tmp_path: Path, run_program
+) -> None:
     uri = str(tmp_path / "t")
     run_program(PROGRAM.format(version="2.2"), "lance", uri)
     dataset = lancelet.dataset(uri)

@@ -1,4 +1,4 @@
-"""What the reference was found to do wrong, or to refuse, is right here.
+"""Operations that fail or give wrong results in pylance work in lancelet.
 
 Each test is one probe that was run against the reference. Those that need more than a page have
 a place of their own:
@@ -186,7 +186,7 @@ def test_errors_are_also_of_the_class_that_the_reference_raises(dataset, fault):
     assert "/home/runner" not in str(ours.value)
 
 
-def test_lost_races_are_conflicts_and_say_who_won(tmp_path):
+def test_lost_races_are_conflicts_that_name_the_winner(tmp_path):
     path = str(tmp_path)
     lancelet.write_dataset(pa.table({"id": [1], "x": [1]}), path)
     first, second = lancelet.dataset(path), lancelet.dataset(path)

@@ -105,7 +105,7 @@ def sequences_of(fragment: Fragment) -> tuple[RowIdSequence, VersionSequence, Ve
 
 
 @pytest.mark.parametrize("build", BUILDERS, ids=lambda build: build.__name__)
-def test_rows_are_who_the_reference_says(build: Callable[[Path], None], tmp_path: Path) -> None:
+def test_row_ids_match_the_reference(build: Callable[[Path], None], tmp_path: Path) -> None:
     root = tmp_path / "t"
     build(root)
     expected = shown(root)

@@ -1,4 +1,4 @@
-"""Codes of RQ worked out anew from vectors: those that the reference wrote.
+"""RQ codes recomputed from vectors match those written by pylance.
 
 Scales that point equally well are told apart by the last bit of a sum, which is rounded differently
 here: so a few rows have other codes, which are as good. The sign of what is nearly zero is up to
@@ -20,7 +20,7 @@ DIMENSION = 24
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 7])
-def test_codes_of_the_reference_are_found_anew(tmp_path, bits, metric):
+def test_codes_of_the_reference_are_reproduced(tmp_path, bits, metric):
     values = np.random.default_rng(bits).normal(size=500 * DIMENSION).astype(np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(values, DIMENSION)
     dataset = reference.write_dataset(pa.table({"v": vectors}), str(tmp_path))

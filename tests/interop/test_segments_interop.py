@@ -1,4 +1,4 @@
-"""Texts of any script are cut as the reference cuts them, whatever stands beside what.
+"""Texts of any script are segmented as in pylance.
 
 The reference says what tokens a text has. It is asked about sentences, about the ends of all ranges
 of characters beside characters of other classes, and about random texts of words of the lists,

@@ -221,7 +221,7 @@ def test_segments_are_of_the_version_of_the_format(tmp_path, options):
     assert versions[0] == versions[1]
 
 
-def test_words_to_leave_out_are_kept_by_the_next_segment(tmp_path):
+def test_custom_stop_words_apply_to_the_next_segment(tmp_path):
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 100), path)
     dataset.create_scalar_index("t", "INVERTED", custom_stop_words=["fox"])
@@ -289,7 +289,7 @@ def test_chinese_words_are_the_same(tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_what_cannot_be_cut_is_refused_alike(options):
+def test_input_that_cannot_be_cut_is_refused_alike(options):
     for module in (lancelet, lance):
         with pytest.raises(ValueError, match=r"require|unknown|Invalid directory"):
             module.tokenize("fox", **options)
@@ -394,7 +394,7 @@ def test_segments_of_both_are_merged_by_either(tmp_path, version, order, merger)
         agree_on(path, words, words)
 
 
-def test_segments_beside_those_of_the_reference_are_merged_by_it(tmp_path):
+def test_the_reference_merges_segments_of_both_implementations(tmp_path):
     """Their tokens are stored as its own, as it refuses to merge segments that differ in that."""
     path = str(tmp_path / "table.lance")
     lance.write_dataset(rows(0, 200), path).create_scalar_index("t", "INVERTED", with_position=True)

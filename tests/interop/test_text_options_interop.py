@@ -53,5 +53,5 @@ def test_wrong_types_are_refused_as_the_reference_does(tmp_path, use, options):
 
 @pytest.mark.parametrize("use", [index, tokenize])
 @pytest.mark.parametrize("options", RIGHT, ids=str)
-def test_right_types_mean_what_they_do_in_the_reference(tmp_path, use, options):
+def test_valid_types_have_the_meaning_of_the_reference(tmp_path, use, options):
     assert use(lancelet, options, tmp_path) == use(lance, options, tmp_path)

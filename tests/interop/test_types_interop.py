@@ -14,7 +14,7 @@ from lance.arrow import BFloat16Type
 import lancelet.file
 from lancelet.format.version import FileVersion
 from tests.kit import strategies
-from tests.kit.strategies import Spread, assert_same_rows, random_array, stored_table
+from tests.kit.strategies import Distribution, assert_same_rows, random_array, stored_table
 
 pytestmark = pytest.mark.interop
 
@@ -55,7 +55,7 @@ def places(data_type, version):
 
 def column(data_type, version, null_share, seed):
     has_no_null_structs = version is FileVersion.V2_0 and strategies.holds_struct(data_type)
-    spread = Spread(
+    spread = Distribution(
         distinct=40,
         runs=False,
         text_bytes=300 if seed % 2 else 12,

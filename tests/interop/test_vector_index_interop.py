@@ -182,7 +182,7 @@ def test_the_reference_appends_to_and_optimises_what_is_written_here(tmp_path, k
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stable", [False, True])
-def test_what_the_reference_wrote_lives_on_here(tmp_path, kind, stable):
+def test_indices_of_the_reference_can_be_updated(tmp_path, kind, stable):
     path = str(tmp_path / "life.lance")
     lance.write_dataset(
         table_of(clustered(1), pa.float32()),
@@ -297,7 +297,7 @@ def test_kinds_without_that_layout_are_written_in_two_files(tmp_path):
             dataset.create_index("v", "IVF_PQ", index_file_version="FOO", **arguments("IVF_PQ"))
 
 
-def test_an_index_in_one_file_is_kept_up(tmp_path):
+def test_an_index_in_one_file_is_updated(tmp_path):
     path = str(tmp_path / "one.lance")
     table = table_of(clustered(1), pa.float32())
     theirs = lance.write_dataset(table, path, max_rows_per_file=len(table) // 2)

@@ -32,7 +32,7 @@ def test_both_find_null_vectors_through_the_zones_of_either(tmp_path, writer, it
         assert "ScalarIndexQuery" in plan
 
 
-def test_zones_of_an_index_that_is_kept_up_have_as_many_rows_as_before(tmp_path):
+def test_zones_of_an_updated_index_have_the_same_number_of_rows(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"a": range(40)}), str(tmp_path))
     dataset.create_scalar_index("a", IndexConfig("zonemap", {"rows_per_zone": 16}), train=False)
     dataset.optimize.optimize_indices()

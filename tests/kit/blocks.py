@@ -1,8 +1,8 @@
-"""Hypothesis strategies for blocks: what a codec may be asked to store.
+"""Hypothesis strategies for blocks, the input of codecs.
 
 As in `strategies`, shapes are drawn and values come from a generator with a drawn seed, so blocks
-of thousands of values are cheap. Strings begin anywhere in their data and have offsets of either
-width; numbers use all of their bits or just the lower ones; lists nest and have nulls.
+of thousands of values are cheap. Strings start at any position of their data and have 32-bit or
+64-bit offsets. Numbers use all bits or only the low ones. Lists nest and contain nulls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MANY: Final = 3000
 
 @st.composite
 def fixed_width(draw: st.DrawFn, bits: Sequence[int] = (8, 16, 32, 64), most: int = MANY) -> Block:
-    """Draw values of a width, of random bytes of which some are often zero."""
+    """Draw random fixed-width values; some of their bytes are often zero."""
     width = draw(st.sampled_from(bits))
     count = draw(st.integers(0, most))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
@@ -41,7 +41,7 @@ def fixed_width(draw: st.DrawFn, bits: Sequence[int] = (8, 16, 32, 64), most: in
 
 @st.composite
 def constants(draw: st.DrawFn) -> Block:
-    """Draw values that are all the same."""
+    """Draw equal values."""
     value = draw(st.binary(min_size=1, max_size=33))
     count = draw(st.integers(1, FEW))
     return FixedWidth(len(value) * 8, np.frombuffer(value * count, np.uint8), count)
@@ -49,7 +49,7 @@ def constants(draw: st.DrawFn) -> Block:
 
 @st.composite
 def runs(draw: st.DrawFn) -> Block:
-    """Draw values of which many equal the one before."""
+    """Draw values in runs."""
     dtype = UNSIGNED_TYPES[draw(st.sampled_from(sorted(UNSIGNED_TYPES)))]
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     lengths = rng.integers(1, draw(st.sampled_from([2, 10, 1000])), draw(st.integers(0, 60)))
@@ -69,12 +69,12 @@ def sequences(draw: st.DrawFn) -> Block:
 
 @st.composite
 def strings(draw: st.DrawFn, most: int = MANY) -> Block:
-    """Draw byte strings, some empty, with offsets of either width that may start anywhere."""
+    """Draw byte strings, some empty, with 32-bit or 64-bit offsets that may start anywhere."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     sizes = rng.integers(0, draw(st.sampled_from([1, 3, 40])), draw(st.integers(0, most)))
     offsets = offsets_from_sizes(sizes.astype(np.int64))
-    words = draw(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=8))
-    text = b"".join(words[i] for i in rng.integers(0, len(words), int(offsets[-1]) + 1))
+    strings = draw(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=8))
+    text = b"".join(strings[i] for i in rng.integers(0, len(strings), int(offsets[-1]) + 1))
     before = draw(st.integers(0, min(3, len(text) - int(offsets[-1]))))
     wide = draw(st.booleans())
     offsets = offsets + before
@@ -84,7 +84,7 @@ def strings(draw: st.DrawFn, most: int = MANY) -> Block:
 
 @st.composite
 def lists(draw: st.DrawFn, bits: Sequence[int] = (1, 16, 32), most: int = FEW) -> Block:
-    """Draw lists of one length, which may nest and whose items may be null."""
+    """Draw fixed-size lists, possibly nested, with null items."""
     count = draw(st.integers(0, most))
     dimensions = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
@@ -102,7 +102,7 @@ def lists(draw: st.DrawFn, bits: Sequence[int] = (1, 16, 32), most: int = FEW) -
 
 @st.composite
 def plain_lists(draw: st.DrawFn) -> Block:
-    """Draw lists of whole bytes without nulls among their items."""
+    """Draw fixed-size lists of whole bytes without null items."""
     block = draw(lists(bits=(16, 32)))
     return _without_nulls(block)
 
@@ -122,7 +122,7 @@ def structs(draw: st.DrawFn, *, with_strings: bool) -> Block:
 
 
 def _resized(block: Block, count: int) -> Block:
-    """Return as many values by repeating those there are, the first of them the empty one."""
+    """Return `count` values by repeating the given ones, starting with an empty one."""
     if block.count:
         return take_items(block, np.arange(count) % block.count)
     return FixedWidth(8, np.zeros(count, np.uint8), count)

@@ -1,12 +1,11 @@
-"""Programs that do not outlive whoever started them, not even one that was killed.
+"""Run child processes that end with their parent, even if the parent is killed.
 
-    test run     starts     cluster, server, driver         each in a session of its own
-    kill -9      nothing of the run's own code runs any more
-    the system   kills each of them, since it asked for that before it became what it is
+    test run     starts     cluster, server, driver         each in its own session
+    kill -9      no code of the test run executes any more
+    Linux        kills each child, as requested with PR_SET_PDEATHSIG
 
-What those have started in turn notices by itself: an executor that its worker is gone, a JVM that
-nobody holds its input any more. Where the system knows no such wish (it is Linux that does), a
-program lives as long as it likes.
+Grandchildren detect the end themselves: an executor notices that its worker has ended, a JVM that
+its input is closed. On systems other than Linux, children may outlive the parent.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-# Between the start of this process and its wish the parent may have died: then it is another one.
+# The parent may have died before the call above; the parent id has then changed.
 _PROGRAM: Final = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
@@ -29,15 +28,15 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def bound_to_us(command: Sequence[str]) -> list[str]:
-    """Return a command that becomes another one, and ends at once when this process does.
+    """Return a command that runs another command and is killed when this process ends.
 
-    The thread that starts it must live as long as it, because that is what Linux looks at.
+    The thread that starts it must outlive it, because Linux observes the parent thread.
     """
     return [sys.executable, "-I", "-S", "-c", _PROGRAM, str(os.getpid()), *command]
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process runs; one that ended and was not asked about yet does not."""
+    """Return whether a process is running; zombies are not."""
     command = ["ps", "-o", "stat=", "-p", str(pid)]
     state = subprocess.run(command, capture_output=True, check=False, text=True).stdout
     return bool(state.strip()) and not state.startswith("Z")

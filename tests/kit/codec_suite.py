@@ -1,12 +1,12 @@
-"""The laws of codecs, for whoever writes one: run them over every codec and every context.
+"""Conformance checks for codecs, run over every codec and context.
 
-    decode(encode(block)) == block          whatever the chunks, and wherever the bytes lie
-    pick(encode(block), rows) == block[rows]
-    decode(bytes that were changed)         a sound block of the counted values, or a refusal
+    decode(encode(block)) == block          for any chunks and any alignment of the bytes
+    take(encode(block), rows) == block[rows]
+    decode(changed bytes)                   a valid block of the given length, or an error
 
-`CODEC_CASES` lists every choice of the registry with the blocks it takes; a new codec adds a line
-and is tested. Bytes are moved to an odd position before they are decoded, since in a file they
-lie wherever they lie.
+`CODEC_CASES` lists every choice of the registry with the blocks it accepts; to test a new codec,
+add a line. Bytes are moved to an odd position before they are decoded, since buffers in a file
+may be unaligned.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tests.kit.blocks import (
 
 @dataclass(frozen=True)
 class CodecCase:
-    """A choice of a codec, and the blocks that it takes in each context."""
+    """A codec choice and the blocks that it accepts in each context."""
 
     name: str
     codec: Codec
@@ -72,7 +72,7 @@ class CodecCase:
     has_many_blocks: bool = True
 
     def __str__(self) -> str:
-        """Return the name, which pytest shows."""
+        """Return the name for pytest."""
         return self.name
 
 
@@ -128,7 +128,7 @@ CODEC_CASES: Final = (
 
 
 def check_chunks(case: CodecCase, block: Block, limits: ChunkLimits) -> None:
-    """Check that chunks decode to what was encoded, and respect the limits."""
+    """Check that chunks respect the limits and decode to the original values."""
     encoded = case.codec.encode_chunks(block, limits)
     check_counts(encoded, block.count, limits)
     parts = tuple(moved(part) for part in encoded.parts)
@@ -136,7 +136,7 @@ def check_chunks(case: CodecCase, block: Block, limits: ChunkLimits) -> None:
 
 
 def check_counts(encoded: ChunkedValues, count: int, limits: ChunkLimits) -> None:
-    """Check that counts are one power of two, but for what remains at the end."""
+    """Check that all counts but the last are the same power of two."""
     assert int(encoded.counts.sum()) == count
     assert len(set(encoded.counts[:-1].tolist())) <= 1
     for chunk in encoded.counts[:1].tolist():
@@ -147,64 +147,64 @@ def check_counts(encoded: ChunkedValues, count: int, limits: ChunkLimits) -> Non
         assert len(part) == len(encoded.counts)
 
 
-def check_picks(case: CodecCase, block: Block, rows: Int64s, limits: ChunkLimits) -> None:
-    """Check that picked rows are those of the block, each chunk being given once."""
+def check_takes(case: CodecCase, block: Block, rows: Int64s, limits: ChunkLimits) -> None:
+    """Check a take of rows; each chunk is passed once."""
     encoded = case.codec.encode_chunks(block, limits)
     starts = np.cumsum(encoded.counts) - encoded.counts
     chunk = np.searchsorted(starts, rows, side="right") - 1
-    wanted, place = np.unique(chunk, return_inverse=True)
+    chunk_indices, index = np.unique(chunk, return_inverse=True)
     parts = [
-        moved(ByteSlices(part.source, part.position[wanted], part.size[wanted]))
+        moved(ByteSlices(part.source, part.position[chunk_indices], part.size[chunk_indices]))
         for part in encoded.parts
     ]
-    picks = ValuePositions(place.astype(np.int64), rows - starts[chunk])
-    picked = registry.take_chunks(encoded.encoding, parts, encoded.counts[wanted], picks)
+    positions = ValuePositions(index.astype(np.int64), rows - starts[chunk])
+    picked = registry.take_chunks(encoded.encoding, parts, encoded.counts[chunk_indices], positions)
     assert_equal(picked, take_items(block, rows))
 
 
 def check_blocks(case: CodecCase, block: Block, counts: Int64s) -> None:
-    """Check that blocks of these counts decode to what was encoded."""
+    """Check that blocks of these lengths decode to the original values."""
     encoded = case.codec.encode_blocks(block, counts)
     assert len(encoded.slices) == len(counts)
     assert_equal(registry.decode_blocks(encoded.encoding, moved(encoded.slices), counts), block)
 
 
 def check_values(case: CodecCase, block: Block) -> None:
-    """Check that values encoded one by one decode to what was encoded."""
+    """Check that values encoded one by one decode to the original values."""
     encoded = case.codec.encode_values(block)
     assert encoded.rows.count == block.count
     assert_equal(registry.decode_values(encoded.encoding, encoded.rows), block)
 
 
 def check_damaged_chunks(case: CodecCase, block: Block, damage: Damage) -> None:
-    """Check that damaged chunks are refused or decode to something sound."""
+    """Check that damaged chunks raise an error or decode to valid blocks."""
     encoded = case.codec.encode_chunks(block, ChunkLimits())
     encoding, counts = damage.message(encoded.encoding), damage.counts(encoded.counts)
     parts = [damage.slices(part) for part in encoded.parts]
-    _refused_or_sound(lambda: registry.decode_chunks(encoding, parts, counts), counts)
+    _refused_or_valid(lambda: registry.decode_chunks(encoding, parts, counts), counts)
 
 
 def check_damaged_blocks(case: CodecCase, block: Block, damage: Damage) -> None:
-    """Check that a damaged block is refused or decodes to something sound."""
+    """Check that a damaged block raises an error or decodes to a valid block."""
     whole = np.array([block.count], np.int64)
     encoded = case.codec.encode_blocks(block, whole)
     encoding, counts = damage.message(encoded.encoding), damage.counts(whole)
     slices = damage.slices(encoded.slices)
-    _refused_or_sound(lambda: registry.decode_blocks(encoding, slices, counts), counts)
+    _refused_or_valid(lambda: registry.decode_blocks(encoding, slices, counts), counts)
 
 
 def check_damaged_values(case: CodecCase, block: Block, damage: Damage) -> None:
-    """Check that damaged values are refused or decode to something sound."""
+    """Check that damaged values raise an error or decode to a valid block."""
     encoded = case.codec.encode_values(block)
     encoding = damage.message(encoded.encoding)
     rows = replace(encoded.rows, data=damage.bytes_of(encoded.rows.data))
     counts = np.array([block.count], np.int64)
-    _refused_or_sound(lambda: registry.decode_values(encoding, rows), counts)
+    _refused_or_valid(lambda: registry.decode_values(encoding, rows), counts)
 
 
 @dataclass(frozen=True)
 class Damage:
-    """Changes to what is stored, the same for the same seed; `kinds` says to what."""
+    """Seeded random changes of encoded values; `kinds` selects what is changed."""
 
     seed: int
     kinds: frozenset[str]
@@ -215,12 +215,12 @@ class Damage:
             return data
         rng = np.random.default_rng(self.seed)
         changed = data.copy()
-        for place in rng.integers(0, data.nbytes, 1 + data.nbytes // 200):
-            changed[place] = rng.choice(np.array([0, 1, 127, 128, 255, rng.integers(0, 256)]))
+        for index in rng.integers(0, data.nbytes, 1 + data.nbytes // 200):
+            changed[index] = rng.choice(np.array([0, 1, 127, 128, 255, rng.integers(0, 256)]))
         return changed
 
     def slices(self, slices: ByteSlices) -> ByteSlices:
-        """Change some bytes, and cut some slices short."""
+        """Change some bytes and truncate some slices."""
         source = self.bytes_of(slices.source)
         size = slices.size.copy()
         if "sizes" in self.kinds and len(size):
@@ -239,7 +239,7 @@ class Damage:
         return changed
 
     def message(self, encoding: Encoding) -> Encoding:
-        """Change a byte of the message, if what comes out still is one."""
+        """Change a byte of the message if the result still parses."""
         if "message" not in self.kinds:
             return encoding
         rng = np.random.default_rng(self.seed + 3)
@@ -251,27 +251,27 @@ class Damage:
             return encoding
 
 
-def _refused_or_sound(decode: Callable[[], Block], counts: Int64s) -> None:
+def _refused_or_valid(decode: Callable[[], Block], counts: Int64s) -> None:
     try:
         block = decode()
     except (CorruptDataError, UnsupportedError):
         return
     assert block.count == int(counts.sum())
-    assert_sound(block)
+    assert_valid(block)
 
 
 # --- blocks as values -------------------------------------------------------------------------
 
 
 def moved(slices: ByteSlices) -> ByteSlices:
-    """Return the same bytes at another, odd position, with other bytes around them."""
+    """Return the same bytes at an odd position in a larger buffer."""
     noise = np.full(3, 0xAA, np.uint8)
     source = np.concatenate([noise, slices.source, noise])
     return ByteSlices(source, slices.position + len(noise), slices.size)
 
 
-def assert_sound(block: Block) -> None:
-    """Check that a block has the bytes that it claims to have."""
+def assert_valid(block: Block) -> None:
+    """Check that the buffers of a block have the claimed sizes."""
     match block:
         case FixedWidth():
             assert block.data.nbytes == (block.count * block.bits + 7) // 8
@@ -283,16 +283,16 @@ def assert_sound(block: Block) -> None:
             assert block.items.count == block.count * block.dimension
             if block.validity is not None:
                 assert block.validity.nbytes == (block.items.count + 7) // 8
-            assert_sound(block.items)
+            assert_valid(block.items)
         case Fields():
             for child in block.children:
                 assert child.count == block.count
-                assert_sound(child)
+                assert_valid(child)
 
 
 def assert_equal(found: Block, expected: Block) -> None:
-    """Check that two blocks hold the same values; a list may come back as one wide value."""
-    assert_sound(found)
+    """Check that two blocks have the same values; a list may be decoded as one wide value."""
+    assert_valid(found)
     assert found.count == expected.count
     match found, expected:
         case FixedWidth(), FixedSizeList():
@@ -319,7 +319,7 @@ def assert_equal(found: Block, expected: Block) -> None:
 
 
 def bits_of(data: Bytes, block: FixedWidth) -> bytes:
-    """Return the bytes of values, without what lies behind the last of them."""
+    """Return the bytes of values, without trailing bytes."""
     if block.bits > 1:
         return data.tobytes()
     return np.unpackbits(data, bitorder="little", count=block.count).tobytes()

@@ -1,9 +1,9 @@
-"""A dataset beside a model of it: how they are opened and compared, without what changes them.
+"""Open a dataset and its model, and compare them.
 
-After each step every implementation has to read what the model says, row for row alike and with
-the same row ids, must find the dataset sound, and one of the old versions must read as it did
-when it was the latest; in the end, all of them. What the model leaves open, such as the order of
-rows, is compared between implementations only.
+After each step, every implementation must read the rows of the model with the same row ids and
+find no errors in the dataset, and one old version must read as when it was the latest. At the end,
+all versions are checked. Properties that the model does not define, such as the row order, are
+compared between implementations only.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROW_VERSIONS: Final = ("_row_created_at_version", "_row_last_updated_at_version"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a version held when it was the latest of its branch.
+    """The content of a version when it was the latest of its branch.
 
-    Versions of one generation have the same columns, and one follows from the other.
+    Versions of one generation have the same columns and a common history.
     """
 
     model: TableModel
@@ -43,10 +43,10 @@ class Past:
 
 
 class ComparedDataset(RuleBasedStateMachine):
-    """A dataset and a model of it, which are compared after every step.
+    """A dataset and its model, compared after every step.
 
     Attributes:
-        implementations: The modules that may do a step, ours first; all of them read.
+        implementations: The modules that may run a step, lancelet first; all of them read.
         readers: The modules that read after each step.
     """
 
@@ -54,7 +54,7 @@ class ComparedDataset(RuleBasedStateMachine):
     readers: ClassVar[tuple[ModuleType, ...]]
 
     def __init__(self, file_version: str, *, stable: bool) -> None:
-        """Begin with no dataset, of a file version, and with stable row ids or without."""
+        """Start without a dataset; set the file version and whether row ids are stable."""
         super().__init__()
         self.file_version = file_version
         self.stable = stable
@@ -70,22 +70,22 @@ class ComparedDataset(RuleBasedStateMachine):
         self.ours, *_ = self.implementations
 
     def open(self, implementation: ModuleType, version: int | None = None) -> Any:
-        """Return the dataset of the branch, at its latest version or another."""
+        """Return the dataset of the branch, at the latest or the given version."""
         dataset = implementation.dataset(self.uri)
         if self.branch is None and version is None:
             return dataset
         return dataset.checkout_version((self.branch, version))
 
     def by(self, number: int) -> Any:
-        """Return the dataset as the implementation sees it that a number picks."""
+        """Open the dataset with the implementation selected by a number."""
         return self.open(self.implementation(number))
 
     def implementation(self, number: int) -> ModuleType:
-        """Return the implementation that a number picks."""
+        """Return the implementation selected by a number."""
         return self.implementations[number % len(self.implementations)]
 
     def pick(self, number: int, names: list[Any]) -> Any:
-        """Return one of some names, or None if there are none."""
+        """Return one of the names, or None if there are none."""
         return names[number % len(names)] if names else None
 
     def own_past(self) -> dict[int, Past]:
@@ -95,15 +95,15 @@ class ComparedDataset(RuleBasedStateMachine):
         }
 
     def others(self) -> list[str]:
-        """Return the columns but the id."""
+        """Return the columns without the id."""
         return [name for name in self.model.types if name != ID]
 
     def conditions(self) -> list[Condition]:
-        """Return the filters that can be asked now."""
+        """Return the filters that apply to the current columns."""
         return [each for each in CONDITIONS if self.model.has(each)]
 
     def new_name(self, number: int) -> str:
-        """Return a name for a column: one that was dropped, or a new one."""
+        """Return a column name, either of a dropped column or new."""
         gone = [name for name in COLUMNS if name not in self.model.types]
         if gone and number % 2:
             return gone[0]
@@ -111,12 +111,12 @@ class ComparedDataset(RuleBasedStateMachine):
         return f"c{self.names}"
 
     def rows_table(self, rows: list[Row]) -> pa.Table:
-        """Return rows of the model as a table."""
+        """Return model rows as a table."""
         return pa.Table.from_pylist(rows, self.model.schema(rows[0]))
 
     @invariant()
     def reads_as_the_model_says(self) -> None:
-        """Compare all readers with the model and with one another, and an old version."""
+        """Compare all readers with the model and with each other, and check an old version."""
         self.steps += 1
         ours = self.open(self.ours)
         expected = self.model.table()
@@ -138,18 +138,18 @@ class ComparedDataset(RuleBasedStateMachine):
         row_ids = dict(zip(found[ID].to_pylist(), found["_rowid"].to_pylist(), strict=True))
         for past in list(self.own_past().values())[-1:]:
             if self.stable and past.generation == self.generation:
-                kept = row_ids.keys() & past.row_ids.keys()
-                assert {key: row_ids[key] for key in kept} == {
-                    key: past.row_ids[key] for key in kept
+                shared_keys = row_ids.keys() & past.row_ids.keys()
+                assert {key: row_ids[key] for key in shared_keys} == {
+                    key: past.row_ids[key] for key in shared_keys
                 }
         self.past[self.branch, ours.version] = Past(
             self.model.copy(), row_ids, self.stable, self.generation
         )
-        places = list(self.past)
-        self.old_version_reads_as_it_did(*places[self.steps % len(places)])
+        version_keys = list(self.past)
+        self.old_version_reads_as_it_did(*version_keys[self.steps % len(version_keys)])
 
     def filters_agree(self, ours: Any) -> None:
-        """Compare the answers to filters, which may come from indices, with the model's."""
+        """Compare filtered reads, which may use indices, with the model."""
         conditions = self.conditions()
         for number in (self.steps, 3 * self.steps + 1):
             condition = conditions[number % len(conditions)]
@@ -159,7 +159,7 @@ class ComparedDataset(RuleBasedStateMachine):
                 assert sorted(found.to_pylist()) == expected, (type(dataset), condition.sql)
 
     def old_version_reads_as_it_did(self, branch: str | None, version: int) -> None:
-        """Compare an old version with what it was."""
+        """Compare an old version with its recorded content."""
         past = self.past[branch, version]
         dataset = self.ours.dataset(self.uri).checkout_version((branch, version))
         found = dataset.to_table(with_row_id=True).sort_by(ID)
@@ -167,10 +167,10 @@ class ComparedDataset(RuleBasedStateMachine):
         assert found["_rowid"].to_pylist() == [past.row_ids[key] for key in sorted(past.row_ids)]
 
     def teardown(self) -> None:
-        """Compare every version and every tag with what it was."""
+        """Compare every version and every tag with its recorded content."""
         try:
-            for place in self.past:
-                self.old_version_reads_as_it_did(*place)
+            for version_key in self.past:
+                self.old_version_reads_as_it_did(*version_key)
             for name, (branch, version) in self.tags.items():
                 tag = self.ours.dataset(self.uri).tags.list()[name]
                 assert (tag["branch"], tag["version"]) == (branch, version)

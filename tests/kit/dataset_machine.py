@@ -1,12 +1,12 @@
-"""A dataset beside a plain model of it, through any sequence of changes, as a state machine.
+"""A state machine that applies the same changes to a dataset and to a model of it.
 
     class Machine(DatasetMachine):
         implementations = (lancelet, other)     modules that have the API of pylance, ours first
         readers = (other,)
 
-Each rule draws which of the implementations does a step, so a test lists one alone, or several
-that take turns. The rules are ordinary: a change to the dataset, and the same change to the
-model; `compared_dataset` says what has to hold after each.
+Each rule draws the implementation that runs a step, so a test can list one or alternate between
+several. A rule applies a change to the dataset and the same change to the model.
+`compared_dataset` checks both after each step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FRAGMENT_REUSE: Final = "__lance_frag_reuse"
 
 
 class DatasetMachine(ComparedDataset):
-    """Changes a dataset and a model of it alike."""
+    """Applies the same changes to a dataset and its model."""
 
     # --- rows ---------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(ids=IDS, seed=SEEDS, who=SMALL, left_out=SMALL)
     def append(self, ids: list[int], seed: int, who: int, left_out: int) -> None:
-        """Append rows, sometimes with some of the columns only."""
+        """Append rows, sometimes with a subset of the columns."""
         fresh = [key for key in ids if key not in self.model.rows]
         names = list(self.model.types)
         if self.model.nulls.values and left_out % 3 == 0:
@@ -64,7 +64,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(ids=IDS, seed=SEEDS, who=SMALL, number=SMALL)
     def append_to_an_old_version(self, ids: list[int], seed: int, who: int, number: int) -> None:
-        """Append with a handle that has not seen the versions since, if they left the columns."""
+        """Append with an outdated handle, if the columns have not changed since."""
         fresh = [key for key in ids if key not in self.model.rows]
         version = self.pick(
             number,
@@ -78,13 +78,13 @@ class DatasetMachine(ComparedDataset):
             self.model.insert(rows)
 
     def may_be_null(self, name: str) -> bool:
-        """Whether all values of a column may be null."""
+        """Return whether all values of a column may be null."""
         nulls = self.model.nulls
         return nulls.structs if pa.types.is_struct(self.model.types[name]) else nulls.values
 
     @rule(ids=IDS, seed=SEEDS, who=SMALL)
     def overwrite(self, ids: list[int], seed: int, who: int) -> None:
-        """Put other rows with the columns of the beginning in place of all."""
+        """Overwrite the table with rows of the initial columns."""
         self.model = TableModel(nulls=self.model.nulls)
         self.generation += 1
         rows = self.model.new_rows(ids, seed)
@@ -99,7 +99,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, who=SMALL)
     def delete(self, number: int, who: int) -> None:
-        """Delete what a condition is true of."""
+        """Delete the rows that match a condition."""
         condition = self.pick(number, self.conditions())
         found = self.by(who).delete(condition.sql)
         gone = self.model.matching(condition)
@@ -114,7 +114,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, column=SMALL, who=SMALL)
     def update(self, number: int, column: int, who: int) -> None:
-        """Give a column new values where a condition is true, or everywhere."""
+        """Update a column in the rows that match a condition, or in all rows."""
         condition = self.pick(number, [*self.conditions(), None])
         name = self.pick(
             column, [n for n in self.others() if pa.types.is_primitive(self.model.types[n])]
@@ -129,7 +129,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL)
     def update_leaf(self, number: int) -> None:
-        """Give a field of a struct new values, which the reference cannot."""
+        """Update a field of a struct; pylance does not support this."""
         if self.model.types.get("p") != COLUMNS["p"]:
             return
         condition = self.pick(number, [*self.conditions(), None])
@@ -159,7 +159,7 @@ class DatasetMachine(ComparedDataset):
         unmatched: str,
         left_out: int,
     ) -> None:
-        """Merge rows by id, with every clause, sometimes with some of the columns only."""
+        """Merge rows by id with any clauses, sometimes with a subset of the columns."""
         if matched == "keep" and unmatched == "keep" and not inserts:
             return
         names = list(self.model.types)
@@ -169,10 +169,10 @@ class DatasetMachine(ComparedDataset):
             lacking = self.pick(left_out, self.others())
             names = [name for name in names if name != lacking]
         if matched == "delete" and unmatched != "keep":
-            who = 0  # The reference fails there with an internal error.
+            who = 0  # pylance fails here with an internal error.
         rows = self.model.new_rows(ids, seed, names)
         merge = self.by(who).merge_insert(ID)
-        model, known = self.model, set(self.model.rows)
+        model, existing_ids = self.model, set(self.model.rows)
         match matched:
             case "update":
                 merge = merge.when_matched_update_all()
@@ -191,14 +191,14 @@ class DatasetMachine(ComparedDataset):
         merge.execute(self.rows_table(rows))
         for row in rows:
             key = row[ID]
-            if key not in known:
+            if key not in existing_ids:
                 if inserts:
                     model.insert([row])
             elif matched == "delete":
                 model.delete([key])
             elif matched == "update" or (matched == "update_if" and key % 2 == 0):
                 model.rows[key] = {**model.rows[key], **row}
-        for key in known - set(ids):
+        for key in existing_ids - set(ids):
             if unmatched == "delete" or (unmatched == "delete_if" and key < 9):
                 model.delete([key])
 
@@ -206,7 +206,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, who=SMALL)
     def add_column(self, number: int, who: int) -> None:
-        """Add a column that is computed of others, given row by row, joined, or null."""
+        """Add a column that is computed, given by row, joined, or null."""
         name, dataset = self.new_name(number), self.by(who)
         self.generation += 1
         match number % 4:
@@ -238,24 +238,24 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, who=SMALL)
     def rename_column(self, number: int, who: int) -> None:
-        """Give a column another name."""
-        name, wanted = self.pick(number, self.others()), self.new_name(0)
+        """Rename a column."""
+        name, target = self.pick(number, self.others()), self.new_name(0)
         if name is not None:
-            self.by(who).alter_columns({"path": name, "name": wanted})
-            self.model.rename_column(name, wanted)
+            self.by(who).alter_columns({"path": name, "name": target})
+            self.model.rename_column(name, target)
             self.generation += 1
 
     @rule(number=SMALL, width=SMALL, who=SMALL)
     def cast_column(self, number: int, width: int, who: int) -> None:
-        """Give a column of numbers another width, unless an index is in the way."""
+        """Change the width of a numeric column that has no index."""
         indices = self.open(self.ours).describe_indices()
         indexed = {name for index in indices for name in index.field_names}
         free = [name for name in self.others() if name not in indexed]
         numbers = [name for name in free if pa.types.is_integer(self.model.types[name])]
-        name, wanted = self.pick(number, numbers), self.pick(width, list(WIDTHS))
+        name, target = self.pick(number, numbers), self.pick(width, list(WIDTHS))
         if name is not None:
-            self.by(who).alter_columns({"path": name, "data_type": wanted})
-            self.model.types[name] = wanted
+            self.by(who).alter_columns({"path": name, "data_type": target})
+            self.model.types[name] = target
             self.generation += 1
 
     @rule(number=SMALL, who=SMALL)
@@ -267,12 +267,12 @@ class DatasetMachine(ComparedDataset):
             self.model.drop_column(name)
             self.generation += 1
 
-    @rule(number=SMALL, place=SMALL)
-    def replace_column(self, number: int, place: int) -> None:
-        """Replace a column of one fragment, by a commit that does nothing else."""
+    @rule(number=SMALL, fragment_number=SMALL)
+    def replace_column(self, number: int, fragment_number: int) -> None:
+        """Replace a column of one fragment with a DataReplacement commit."""
         dataset = self.open(self.ours)
         name = self.pick(number, self.others())
-        fragment = self.pick(place, dataset.get_fragments())
+        fragment = self.pick(fragment_number, dataset.get_fragments())
         if name is None or fragment is None:
             return
         ids = fragment.to_table(columns=[ID])[ID].to_pylist()
@@ -288,7 +288,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(who=SMALL, size=st.sampled_from([2, 7, 1000]), defer=st.booleans())
     def compact(self, who: int, size: int, defer: bool) -> None:
-        """Join small fragments and drop deleted rows."""
+        """Compact small fragments and deleted rows."""
         self.by(who).optimize.compact_files(
             target_rows_per_fragment=size,
             defer_index_remap=defer and not self.stable,
@@ -296,7 +296,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(who=SMALL, keep=st.integers(1, 4))
     def clean_up(self, who: int, keep: int) -> None:
-        """Delete old versions, but not those with a tag or a branch."""
+        """Delete old versions without tags or branches."""
         self.by(who).cleanup_old_versions(retain_versions=keep, error_if_tagged_old_versions=False)
         left = {entry["version"] for entry in self.open(self.ours).versions()}
         for branch, version in list(self.past):
@@ -306,22 +306,22 @@ class DatasetMachine(ComparedDataset):
 
     @rule(name=st.sampled_from("abc"), number=SMALL, who=SMALL)
     def tag(self, name: str, number: int, who: int) -> None:
-        """Name a version, move a name, or take it away."""
+        """Create, move or delete a tag."""
         dataset = self.by(who)
-        wanted = self.pick(number, list(self.past))
+        target = self.pick(number, list(self.past))
         if name not in self.tags:
-            dataset.tags.create(name, wanted)
-            self.tags[name] = wanted
+            dataset.tags.create(name, target)
+            self.tags[name] = target
         elif number % 3:
-            dataset.tags.update(name, wanted)
-            self.tags[name] = wanted
+            dataset.tags.update(name, target)
+            self.tags[name] = target
         else:
             dataset.tags.delete(name)
             del self.tags[name]
 
     @rule(number=SMALL, who=SMALL)
     def restore(self, number: int, who: int) -> None:
-        """Make an old version the latest one again, but none from before stable row ids."""
+        """Restore an old version, but not one from before the migration to stable row ids."""
         own = self.own_past()
         version = self.pick(number, [v for v, past in own.items() if past.stable == self.stable])
         if version is not None:
@@ -331,7 +331,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, who=SMALL)
     def branch_off(self, number: int, who: int) -> None:
-        """Start a branch at the latest version and go on there, or go to one that is there."""
+        """Create a branch at the latest version, or switch to an existing branch."""
         branches: list[str | None] = [None, *dict.fromkeys(b for b, _ in self.past if b)]
         if len(branches) < 3 and number % 2:
             name = f"b{len(branches)}"
@@ -352,7 +352,7 @@ class DatasetMachine(ComparedDataset):
 
     @rule(number=SMALL, kind=st.sampled_from(INDEX_KINDS), who=SMALL)
     def create_index(self, number: int, kind: str, who: int) -> None:
-        """Build an index, or build it anew."""
+        """Create or replace an index."""
         names = [n for n in (ID, "n", "s", "tags") if n in self.model.types]
         name = self.pick(number, names)
         if pa.types.is_list(self.model.types[name]):
@@ -361,13 +361,13 @@ class DatasetMachine(ComparedDataset):
 
     @rule(who=SMALL, merge=st.sampled_from([None, 0, 1, 10]))
     def optimize_indices(self, who: int, merge: int | None) -> None:
-        """Index what is not indexed yet."""
-        wishes = {} if merge is None else {"num_indices_to_merge": merge}
-        self.by(who).optimize.optimize_indices(**wishes)
+        """Index the unindexed rows."""
+        options = {} if merge is None else {"num_indices_to_merge": merge}
+        self.by(who).optimize.optimize_indices(**options)
 
     @rule(number=SMALL, who=SMALL)
     def drop_index(self, number: int, who: int) -> None:
-        """Remove an index."""
+        """Drop an index."""
         listed = self.open(self.ours).describe_indices()
         names = sorted({index.name for index in listed} - {FRAGMENT_REUSE})
         name = self.pick(number, names)
@@ -377,7 +377,7 @@ class DatasetMachine(ComparedDataset):
     @precondition(lambda self: not self.stable and self.file_version != "0.1")
     @rule()
     def migrate_to_stable_row_ids(self) -> None:
-        """Let rows keep their ids from now on, unless indices wait for their remapping."""
+        """Migrate to stable row ids, unless the remapping of indices is deferred."""
         dataset = self.open(self.ours)
         if all(index.name != FRAGMENT_REUSE for index in dataset.describe_indices()):
             dataset.migrate_to_stable_row_ids()

@@ -1,8 +1,7 @@
-"""Random tables and predicates, and what a predicate means, row by row.
+"""Random tables and predicates, and a reference evaluation of predicates in plain Python.
 
-`truth_of` is the definition that evaluation is held against: plain Python over one row, SQL's
-three truth values, floats in total order. It reads expressions as they were written, before
-binding, so it also checks that binding does not change what they mean.
+`expected_value` evaluates an expression for one row, with SQL's three-valued logic and floats in
+total order. It reads unbound expressions, so it also checks that binding preserves their meaning.
 
     row        {"i": 3, "f": nan, "s": None}
     f > i      True, since NaN is greater than every number
@@ -47,7 +46,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of every random table."""
 
-_WORDS: Final = ("", "a", "ab", "abc", "B", "b%", "a_", "é", "aé", "z")
+_TOKENS: Final = ("", "a", "ab", "abc", "B", "b%", "a_", "é", "aé", "z")
 _INTEGERS: Final = tuple(range(-3, 13))
 _DAYS: Final = tuple(dt.date(2020, 1, day) for day in range(1, 7))
 _TIMES: Final = tuple(dt.datetime(2020, 1, day, hour) for day in range(1, 6) for hour in (0, 12))  # noqa: DTZ001
@@ -67,17 +66,17 @@ _POOLS: Final[dict[str, tuple[Any, ...]]] = {
     "n": _INTEGERS,
     "f": _FLOATS,
     "d": tuple(Decimal(cents).scaleb(-2) for cents in range(-300, 1200, 25)),
-    "s": _WORDS,
+    "s": _TOKENS,
     "b": (True, False),
     "day": _DAYS,
     "ts": _TIMES,
-    "st": tuple({"x": x, "y": y} for x in (None, 0, 3) for y in (None, *_WORDS)),
+    "st": tuple({"x": x, "y": y} for x in (None, 0, 3) for y in (None, *_TOKENS)),
     "l": _LISTS,
 }
 
 
 def random_batch(num_rows: int, *, seed: int) -> pa.RecordBatch:
-    """Return a batch of `SCHEMA`, a fifth of it null."""
+    """Return a batch of `SCHEMA`; a fifth of the values is null."""
     chance = random.Random(seed)
     arrays = [
         pa.array(
@@ -94,7 +93,7 @@ def random_batch(num_rows: int, *, seed: int) -> pa.RecordBatch:
 
 @st.composite
 def batches(draw: st.DrawFn, *, max_rows: int = 12) -> pa.RecordBatch:
-    """Draw a batch of `SCHEMA` with nulls everywhere."""
+    """Draw a batch of `SCHEMA` with nulls in every column."""
     num_rows = draw(st.integers(0, max_rows))
     arrays = []
     for field in SCHEMA:
@@ -130,7 +129,7 @@ def _columns(kind: str) -> st.SearchStrategy[Expression]:
 
 _DAY_CONSTANTS: Final = _constants(st.sampled_from(_DAYS), pa.date32())
 _TIME_CONSTANTS: Final = _constants(st.sampled_from(_TIMES), pa.timestamp("us"))
-_TEXT_CONSTANTS: Final = _constants(st.sampled_from(_WORDS), pa.string())
+_TEXT_CONSTANTS: Final = _constants(st.sampled_from(_TOKENS), pa.string())
 _SUMS: Final = st.builds(
     lambda sign, column, number: ex.Call(sign, (ex.column(column), ex.literal(number))),
     st.sampled_from(("+", "-", "*", "%")),
@@ -172,7 +171,7 @@ LEAVES: Final[st.SearchStrategy[Expression]] = st.one_of(
     _compared(_columns("text"), _columns("text")),
     _compared(_columns("time"), _DAY_CONSTANTS | _TIME_CONSTANTS),
     _listed(_columns("number"), st.sampled_from((*_INTEGERS, None))),
-    _listed(_columns("text"), st.sampled_from(_WORDS)),
+    _listed(_columns("text"), st.sampled_from(_TOKENS)),
     st.builds(ex.Like, _columns("text"), _PATTERNS.map(ex.literal), st.just("\\"), st.booleans()),
     st.builds(
         lambda name, text: ex.Call(name, (ex.column("s"), text)),
@@ -211,7 +210,7 @@ PREDICATES: Final[st.SearchStrategy[Expression]] = st.recursive(LEAVES, _grown, 
 # --- meaning ---------------------------------------------------------------------------------
 
 
-def truth_of(expression: Expression, row: Row) -> Any:
+def expected_value(expression: Expression, row: Row) -> Any:
     """Return the value of an expression for one row; None is null."""
     match expression:
         case ex.Column(path):
@@ -219,35 +218,37 @@ def truth_of(expression: Expression, row: Row) -> Any:
         case ex.Literal(scalar):
             return scalar.as_py()
         case ex.And(operands):
-            return _all(truth_of(operand, row) for operand in operands)
+            return _all(expected_value(operand, row) for operand in operands)
         case ex.Or(operands):
-            return _negated(_all(_negated(truth_of(operand, row)) for operand in operands))
+            return _negated(_all(_negated(expected_value(operand, row)) for operand in operands))
         case ex.Not(operand):
-            return _negated(truth_of(operand, row))
+            return _negated(expected_value(operand, row))
         case ex.IsNull(operand):
-            return truth_of(operand, row) is None
+            return expected_value(operand, row) is None
         case ex.IsTrue(operand):
-            return truth_of(operand, row) is True
+            return expected_value(operand, row) is True
         case ex.Comparison(operator, left, right):
-            return _compare(operator, truth_of(left, row), truth_of(right, row))
+            return _compare(operator, expected_value(left, row), expected_value(right, row))
         case ex.In(operand, values):
             found = [
-                _compare(Operator.EQUAL, truth_of(operand, row), value)
+                _compare(Operator.EQUAL, expected_value(operand, row), value)
                 for value in values.to_pylist()
             ]
             return _negated(_all(_negated(each) for each in found))
         case ex.Like(operand, pattern, escape, ignore_case):
-            return _like(truth_of(operand, row), truth_of(pattern, row), escape, ignore_case)
+            return _like(
+                expected_value(operand, row), expected_value(pattern, row), escape, ignore_case
+            )
         case ex.Case(branches, otherwise):
-            taken = (then for when, then in branches if truth_of(when, row) is True)
-            return truth_of(next(taken, otherwise), row)
+            taken = (then for when, then in branches if expected_value(when, row) is True)
+            return expected_value(next(taken, otherwise), row)
         case ex.Call(function, arguments):
-            return _call(function, [truth_of(argument, row) for argument in arguments])
-    raise InternalError("the model does not know an expression", expression=str(expression))
+            return _call(function, [expected_value(argument, row) for argument in arguments])
+    raise InternalError("unsupported expression", expression=str(expression))
 
 
-def _negated(truth: Any) -> Any:
-    return None if truth is None else not truth
+def _negated(value: Any) -> Any:
+    return None if value is None else not value
 
 
 def _all(truths: Any) -> Any:
@@ -284,7 +285,7 @@ _PYTHON: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 
 
 def _total(value: float) -> tuple[bool, float]:
-    """Return a key that sorts every NaN last, as one value."""
+    """Return a sort key that treats all NaNs as one value, ordered last."""
     return math.isnan(value), 0.0 if math.isnan(value) else value
 
 
@@ -297,7 +298,7 @@ def _instant(value: dt.date) -> dt.datetime:
 def _like(text: Any, pattern: Any, escape: str, ignore_case: bool) -> Any:
     if text is None or pattern is None:
         return None
-    assert escape not in pattern, "the definition knows no escapes"
+    assert escape not in pattern, "escapes are not supported"
     parts = {"%": ".*", "_": "."}
     regular = "".join(parts.get(character, re.escape(character)) for character in pattern)
     flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
@@ -319,8 +320,10 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "%": lambda left, right: int(math.fmod(left, right)),
     "length": len,
     "array_length": len,
-    "array_element": lambda items, place: items[place - 1] if place <= len(items) else None,
-    "array_has": lambda items, wanted: wanted in items,
+    "array_element": lambda items, position: (
+        items[position - 1] if position <= len(items) else None
+    ),
+    "array_has": lambda items, item: item in items,
     "starts_with": lambda text, part: text.startswith(part),
     "ends_with": lambda text, part: text.endswith(part),
     "contains": lambda text, part: part in text,

@@ -1,10 +1,10 @@
-"""A store that fails on purpose: at one request, before it is done or after.
+"""Stores that inject a fault into one request, before or after it takes effect.
 
-    FaultyStore(disk, "refuse", at=3)       request 3 is not done, and the caller is told so
-    FaultyStore(disk, "lose_reply", at=3)   request 3 is done, but the caller hears nothing
+    FaultyStore(disk, "refuse", at=3)       request 3 fails without effect
+    FaultyStore(disk, "lose_reply", at=3)   request 3 takes effect, but its reply is lost
 
-A test raises `at` from 0 until `fired` stays false: then every request of an operation has failed
-once, in both ways. Requests of readers and writers count as those of the store do.
+A test increments `at` from 0 until `fired` is false: then every request of an operation has failed
+once. Requests of readers and writers are counted like those of the store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WRITES: Final = frozenset({"put", "put_if_absent", "write", "open_writer", "cop
 
 
 class FaultyStore(WrappedStore):
-    """Delegates to another store, and fails once."""
+    """Delegates to another store and fails once."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class FaultyStore(WrappedStore):
         delay_seconds: float = 0.0,
         only: Callable[[Request], bool] | None = None,
     ) -> None:
-        """Fail request number `at`, counted from 0, among those that `only` picks.
+        """Fail request number `at`, counted from 0, among those that `only` selects.
 
-        Without `at` nothing fails, and requests are only counted and delayed.
+        Without `at`, requests are only counted and delayed.
         """
         if fault not in {"refuse", "lose_reply"}:
             raise InvalidInputError("there is no such fault", fault=fault)
@@ -55,17 +55,17 @@ class FaultyStore(WrappedStore):
 
     @property
     def fired(self) -> bool:
-        """Whether the request came that had to fail."""
+        """Whether the fault was injected."""
         return self._failing.fired
 
     @property
     def requests(self) -> int:
-        """How many requests there were."""
+        """The number of requests."""
         return len(self._failing.log)
 
     @property
     def log(self) -> tuple[Request, ...]:
-        """The requests, in the order they came."""
+        """The requests in order."""
         return tuple(self._failing.log)
 
 
@@ -92,7 +92,7 @@ class _Failing:
         facts = {"operation": request.operation, "path": request.path, "at": self._at}
         if self._fault == "refuse":
             raise StorageUnavailableError("this request was made to fail", **facts)
-        # A writer that its caller never gets to see must not stay open.
+        # The caller cannot close a writer that it never received.
         abort = getattr(action(), "abort", None)
         if abort is not None:
             abort()
@@ -113,7 +113,7 @@ class _Failing:
 
 
 class FaultySurroundings(Surroundings):
-    """Fails one request among those of all stores that are opened.
+    """Fails one request of any store that is opened.
 
     with surroundings.replaced_by(FaultySurroundings("refuse", at=3)): ...
     """
@@ -125,37 +125,37 @@ class FaultySurroundings(Surroundings):
         *,
         only: Callable[[Request], bool] | None = None,
     ) -> None:
-        """Fail request number `at`, counted from 0, among those that `only` picks."""
+        """Fail request number `at`, counted from 0, among those that `only` selects."""
         self._failing = _Failing(fault, at, 0.0, only or (lambda _: True))
 
     @property
     def fired(self) -> bool:
-        """Whether the request came that had to fail."""
+        """Whether the fault was injected."""
         return self._failing.fired
 
     def watched(self, store: T) -> T:
-        """Return a store whose requests may fail; a database of versions is left as it is."""
+        """Return a store whose requests may fail, or an external manifest store unchanged."""
         if not hasattr(store, "open_reader"):
             return store
         return cast("T", WrappedStore(cast("Store", store), self._failing))
 
 
 class FullStore(WrappedStore):
-    """Delegates to another store, and refuses writes as a full disk until a file is deleted."""
+    """Delegates to another store and fails writes like a full disk until a file is deleted."""
 
     def __init__(self, inner: Store, *, frees: bool = True) -> None:
-        """Refuse writes; without `frees` also after files were deleted."""
+        """Fail writes; without `frees` also after deletions."""
         self._full = _Full(frees)
         super().__init__(inner, self._full)
 
     @property
     def refused(self) -> int:
-        """How many writes were refused."""
+        """The number of failed writes."""
         return self._full.refused
 
 
 class _Full:
-    """Refuses writes for want of space."""
+    """Fails writes with an error for a full disk."""
 
     def __init__(self, frees: bool) -> None:
         self._frees = frees
@@ -163,7 +163,7 @@ class _Full:
         self.refused = 0
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Run a request, or refuse it."""
+        """Run a request or fail it."""
         if request.operation.startswith("delete"):
             found = action()
             self._is_full = not self._frees

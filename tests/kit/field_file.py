@@ -1,8 +1,8 @@
-"""One encoded field in memory, as a file would hold it: for tests of pages without a file.
+"""One encoded field in memory, for tests of pages without a file.
 
     array  --encode_field-->  buffers, each at a multiple of 64  --open_field-->  reader
 
-Every read is counted, by rounds and bytes, and bytes may be damaged in between.
+Reads count round trips and bytes. Tests may change the bytes between reads.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ALIGNMENT = 64
 
 
 class DictMemo:
-    """A memo that keeps everything."""
+    """A cache without a limit."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int], Any] = {}
+        self._values: dict[tuple[int, int], Any] = {}
 
     def get(self, key: tuple[int, int], kind: type[T]) -> T | None:
-        """Return what was kept."""
-        found = self._kept.get(key)
+        """Return a cached value."""
+        found = self._values.get(key)
         return found if isinstance(found, kind) else None
 
     def put(self, key: tuple[int, int], value: Any, *, value_bytes: int) -> None:
-        """Keep a value."""
+        """Cache a value."""
         assert value_bytes >= 0
-        self._kept[key] = value
+        self._values[key] = value
 
 
 class MemorySink:
-    """Takes blobs: inline ones into a file's bytes, others into dictionaries by blob id."""
+    """Stores inline blobs in the bytes of a file, and others in dictionaries by blob id."""
 
     def __init__(self, data: bytearray) -> None:
         self._data = data
@@ -59,13 +59,13 @@ class MemorySink:
         return append(self._data, data)
 
     def write_packed(self, data: Bytes) -> tuple[int, int]:
-        """Append bytes to the one shared sidecar, of id 1."""
+        """Append bytes to the shared sidecar with id 1."""
         position = len(self.packed)
         self.packed += data.tobytes()
         return 1, position
 
     def write_dedicated(self, data: Bytes) -> int:
-        """Keep bytes under an id of their own."""
+        """Store bytes under a new id."""
         blob_id = 2 + len(self.dedicated)
         self.dedicated[blob_id] = data.tobytes()
         return blob_id
@@ -73,14 +73,14 @@ class MemorySink:
 
 @dataclass(slots=True)
 class FieldFile:
-    """The columns of one field, and the bytes they point into."""
+    """The columns of one field and their bytes."""
 
     field: Field
     version: FileVersion
     columns: list[StoredColumn]
     data: bytearray
     sink: MemorySink
-    rounds: int = 0
+    num_rounds: int = 0
     bytes_read: int = 0
     memo: DictMemo = dataclasses.field(default_factory=DictMemo)
 
@@ -98,15 +98,15 @@ class FieldFile:
         return reader
 
     def read(self, rows: Rows) -> pa.Array:
-        """Read rows, from the state of a fresh reader with what the memo has."""
+        """Read rows with a new reader and the cached dictionaries."""
         return self.run(self.reader().read(rows))
 
     def run(self, reading: ReadCoroutine[T]) -> T:
-        """Drive a reading over the bytes, counting."""
+        """Run a read coroutine on the bytes and count its requests."""
         source = np.frombuffer(bytes(self.data), np.uint8)
 
         def fetch(ranges: ByteRanges) -> ByteSlices:
-            self.rounds += 1
+            self.num_rounds += 1
             self.bytes_read += int(ranges.size.sum())
             outside = (ranges.position < 0) | (ranges.size < 0)
             outside |= ranges.size > len(source)
@@ -125,9 +125,9 @@ def field_file(
     metadata: Mapping[str, str] | None = None,
     arrow_field: pa.Field | None = None,
 ) -> FieldFile:
-    """Encode an array as a field named `f` of one array's pages."""
-    wanted = arrow_field or pa.field("f", array.type, metadata=dict(metadata or {}))
-    stored = Field.from_arrow(wanted, itertools.count(), blob_v2=False)
+    """Encode an array as a field named `f`."""
+    target_field = arrow_field or pa.field("f", array.type, metadata=dict(metadata or {}))
+    stored = Field.from_arrow(target_field, itertools.count(), blob_v2=False)
     data = bytearray()
     sink = MemorySink(data)
     generation = v2_3 if version is FileVersion.V2_3 else v2_1
@@ -154,7 +154,7 @@ def field_file(
 
 
 def append(data: bytearray, buffer: Bytes) -> int:
-    """Append bytes at the next aligned position, and return it."""
+    """Append bytes at the next aligned position and return the position."""
     data += b"H" * (-len(data) % ALIGNMENT)
     position = len(data)
     data += np.ascontiguousarray(buffer).tobytes()

@@ -1,7 +1,8 @@
-"""Strategies for values of the format: anything that may stand in a manifest or transaction.
+"""Hypothesis strategies for the values of manifests and transactions.
 
-The values are sound one by one and need not fit each other: a fragment may name fields that no
-schema has. Some carry wire fields that no message here declares, as a later release would write.
+Each value is valid by itself, but values need not be consistent with each other: a fragment may
+refer to fields that no schema has. Some values have undeclared wire fields, like those written by
+a later release.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TEXT = st.text(max_size=5)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=2)
 BYTES = st.binary(max_size=8)
 LATER = st.sampled_from([b"", bytes.fromhex("c23e03616263"), bytes.fromhex("a80f07")])
-"""Fields 1000 and 245, which no message here has."""
+"""Fields 1000 and 245, which no message declares."""
 
 UUIDS = st.uuids()
 
@@ -45,7 +46,7 @@ T = TypeVar("T")
 
 
 def tuples(items: st.SearchStrategy[T], most: int = 2) -> st.SearchStrategy[tuple[T, ...]]:
-    """Return tuples of at most so many items."""
+    """Return tuples of at most `most` items."""
     return st.lists(items, max_size=most).map(tuple)
 
 
@@ -54,7 +55,7 @@ FIELD_IDS = tuples(st.integers(-5, 2**31 - 1).filter(lambda own: own != -1), 3)
 
 @st.composite
 def data_files(draw: st.DrawFn) -> DataFile:
-    """Return entries for data files, with a column for each field or with none."""
+    """Return data file entries, with a column index for each field or without."""
     fields = draw(FIELD_IDS)
     columns = tuple(range(-1, len(fields) - 1)) if draw(st.booleans()) else ()
     return DataFile(
@@ -90,7 +91,7 @@ SCHEMA = Schema.from_arrow(
     pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.string())]))], {"k": "v"})
 )
 SCHEMAS = st.sampled_from([SCHEMA, Schema(())])
-"""Schemas have tests of their own; here they are cargo."""
+"""A fixed schema, as schemas are tested elsewhere."""
 
 BARE_SCHEMAS = SCHEMAS.map(lambda schema: schema.with_metadata({}))
 
@@ -154,7 +155,7 @@ OPERATIONS: dict[type[op.Operation], st.SearchStrategy[op.Operation]] = {
 def transactions(
     draw: st.DrawFn, operations: st.SearchStrategy[op.Operation] | None = None
 ) -> Transaction:
-    """Return transactions of these operations, or of any."""
+    """Return transactions of the given operations, by default of any."""
     operation = draw(st.one_of(*OPERATIONS.values()) if operations is None else operations)
     is_unknown = isinstance(operation, op.UnknownOperation)
     return Transaction(

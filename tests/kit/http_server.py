@@ -1,4 +1,4 @@
-"""A server that answers as it is told, and remembers what it was asked.
+"""An HTTP server with scripted answers that records its requests.
 
 with ScriptedServer([Answer(503), Answer.HANG_UP, Answer(200, b"x")]) as server:
     ...
@@ -19,7 +19,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to say to one request; `claimed_bytes` may promise more than there is."""
+    """The answer to one request; `claimed_bytes` may exceed the size of the body."""
 
     status: int
     body: bytes = b""
@@ -34,7 +34,7 @@ Answer.HANG_UP = Answer(0)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request that came in; names of headers are in lower case."""
+    """A received request, with lower-case header names."""
 
     method: str
     path: str
@@ -42,10 +42,10 @@ class Received:
 
 
 class ScriptedServer:
-    """Gives one answer after the other, and hangs up when there are no more."""
+    """Sends the answers in order, and closes the connection after the last."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
-        """Start to listen."""
+        """Start the server."""
         self.requests: list[Received] = []
         self._answers = iter(answers)
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class ScriptedServer:
                 server._answer(self)  # the handler is part of the server
 
             def log_message(self, *_: object) -> None:
-                """Keep the output of tests clean."""
+                """Suppress the log."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
@@ -76,7 +76,7 @@ class ScriptedServer:
         with self._lock:
             self.requests.append(Received(handler.command, handler.path, headers))
             answer = next(self._answers, Answer.HANG_UP)
-        # Each answer ends its connection, so the next request cannot meet one that is dying.
+        # Close the connection after each answer, so the next request does not reuse it.
         handler.close_connection = True
         if answer is Answer.HANG_UP:
             return
@@ -100,7 +100,7 @@ class ScriptedServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop listening."""
+        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

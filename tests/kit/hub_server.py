@@ -1,8 +1,8 @@
-"""The hub of Hugging Face on loopback, as far as its file system asks: one data set from a folder.
+"""A local Hugging Face hub that serves one dataset from a folder.
 
 with HubServer(folder, "org/name") as hub:
     lancelet.dataset("hf://datasets/org/name/t.lance", storage_options=hub.storage_options)
-hub.requests        what was asked for, with the range of bytes
+hub.requests        the requested paths and byte ranges
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _REVISION = "0" * 40
 
 
 class HubServer:
-    """Serves the files of a folder as a data set that nobody may write to."""
+    """Serves the files of a folder as a read-only dataset."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Start to listen."""
+        """Start the server."""
         self.requests: list[tuple[str, str | None]] = []
         self._folder = folder
         self._api = f"/api/datasets/{name}"
@@ -45,7 +45,7 @@ class HubServer:
                 self.wfile.write(body)
 
             def log_request(self, *args: object) -> None:
-                """Say nothing."""
+                """Suppress the log."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
@@ -53,7 +53,7 @@ class HubServer:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What opens the data set."""
+        """The storage options of the dataset."""
         return {"endpoint": f"http://127.0.0.1:{self._http.server_port}", "token": "hf_secret"}
 
     def __enter__(self) -> Self:
@@ -66,16 +66,16 @@ class HubServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop to listen."""
+        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
 
-    def _answer(self, path: str, asked: str, extent: str | None) -> tuple[int, bytes]:
+    def _answer(self, path: str, query: str, extent: str | None) -> tuple[int, bytes]:
         if path in {self._api, f"{self._api}/revision/main"}:
             return 200, json.dumps({"id": "org/name", "sha": _REVISION}).encode()
         if path.startswith(tree := f"{self._api}/tree/main"):
-            return self._listed(path.removeprefix(tree).strip("/"), "recursive=True" in asked)
+            return self._listed(path.removeprefix(tree).strip("/"), "recursive=True" in query)
         if path.startswith(self._files):
             file = self._folder / path.removeprefix(self._files)
             if file.is_file():

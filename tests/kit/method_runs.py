@@ -1,9 +1,9 @@
-"""Runs of public methods on a small table, by whichever library has pylance's API.
+"""Runs of public methods on a small table, for libraries with the API of pylance.
 
     result_of(lance, RUNS["LanceDataset.count_rows"], uri) == result_of(lancelet, ..., other_uri)
 
-A result is made comparable: tables are rows, objects are what their public parts say, and what no
-two runs have alike (times, ids, paths, sizes) is left out or hidden.
+Results are converted to comparable values: tables to rows, objects to their public attributes.
+Values that differ between runs (times, ids, paths, sizes) are omitted or masked.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ROWS: Final = 60
 
 @dataclasses.dataclass(frozen=True)
 class Raised:
-    """An error, by the built-in classes that programs can catch it by."""
+    """An error, represented by its built-in base classes."""
 
     kinds: tuple[type, ...]
 
     def is_caught_as(self, other: Any) -> bool:
-        """Return whether who catches another error catches this one too."""
+        """Return whether a handler of another error also catches this one."""
         return isinstance(other, Raised) and other.kinds[0] in self.kinds
 
 
 def table_for_runs(library: ModuleType, uri: str) -> None:
-    """Write a table of two fragments with a few rows deleted, an index, a tag and a branch."""
+    """Write a table of two fragments with deleted rows, an index, a tag and a branch."""
     numbers = range(ROWS)
     vectors = pa.array((np.arange(ROWS * 4) % 7).astype(np.float32))
     rows = pa.table(
@@ -61,8 +61,8 @@ def table_for_runs(library: ModuleType, uri: str) -> None:
 
 
 def result_of(library: ModuleType, run: Run, uri: str) -> Any:
-    """Return what a run returns, made comparable, or its error."""
-    with ThreadPoolExecutor(1) as pool:  # which keeps an error, whatever it is
+    """Return the comparable result of a run, or its error."""
+    with ThreadPoolExecutor(1) as pool:  # any error is a result
         ended = pool.submit(lambda: comparable(run(library, library.dataset(uri))))
     error = ended.exception()
     if error is None:
@@ -71,7 +71,7 @@ def result_of(library: ModuleType, run: Run, uri: str) -> Any:
 
 
 def comparable(value: Any, depth: int = _DEPTH) -> Any:
-    """Return a value as numbers, texts and lists, without what no two runs have alike."""
+    """Return a value as numbers, texts and lists, without values that differ between runs."""
     if value is None or isinstance(value, (bool, int, float, bytes)):
         return value
     if isinstance(value, str):
@@ -260,9 +260,9 @@ RUNS: Final[dict[str, Run]] = {
     ],
     "LanceFragment.validate": lambda _, d: d.get_fragment(1).validate(),
 }
-"""By the name of the method, with what is special about the run."""
+"""Runs by method name and variant."""
 
 DIFFERENCES: Final[dict[str, str]] = {
-    "LanceDataset.to_batches": "beside deleted rows, batches are cut at other rows",
+    "LanceDataset.to_batches": "batches next to deleted rows have other boundaries",
 }
-"""Runs whose results differ on purpose, and why."""
+"""Runs with intentionally different results, with reasons."""

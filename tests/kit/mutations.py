@@ -1,8 +1,8 @@
-"""Stored bytes as no writer makes them: numbers that are huge or negative, parts cut, repeated.
+"""Mutations of stored bytes: huge or negative numbers, truncated or repeated parts.
 
-Damage to single bytes is caught by the first check of a length. What is changed here stays whole
-around the change: a message is taken apart, a number of it replaced, and put together again with
-the lengths that it then has; so are the ends of data files and of manifests, and JSON.
+A length check usually detects the damage of a single byte. These mutations keep the structure
+around a change: a message is parsed, a value replaced, and the message serialized with correct
+lengths. The same applies to the footers of data files and manifests, and to JSON.
 
     field 1: 5, field 2: {field 1: 7}       field 1: 5, field 2: {field 1: 2**64 - 1}
 """
@@ -39,48 +39,52 @@ _NUMBERS: Final = (
     1 << 63,
     (1 << 64) - 1,
 )
-"""Numbers that borders lie at; the last two are negative where they have a sign."""
+"""Boundary values; the last two are negative as signed integers."""
 _VARINT, _WORD, _BYTES, _HALF_WORD = 0, 1, 2, 5
 _MANIFEST_FOOTER: Final = struct.Struct("<QHH4s")
-_WORDS: Final = ("<B", "<H", "<I", "<Q")
+_STRINGS: Final = ("<B", "<H", "<I", "<Q")
 
 
 def mutate_bytes(data: bytes, random: Random) -> bytes:
-    """Return bytes with one part flipped, cut, repeated, blanked or made a number of a border."""
+    """Return bytes with one part flipped, removed, repeated, zeroed or set to a boundary value."""
     if not data:
         return b"\0"
-    place = random.randrange(len(data))
-    size = min(len(data) - place, random.choice((1, 2, 4, 8, 64)))
+    position = random.randrange(len(data))
+    size = min(len(data) - position, random.choice((1, 2, 4, 8, 64)))
     match random.randrange(6):
         case 0:
-            flipped = bytes([data[place] ^ 1 << random.randrange(8)])
-            return data[:place] + flipped + data[place + 1 :]
+            flipped = bytes([data[position] ^ 1 << random.randrange(8)])
+            return data[:position] + flipped + data[position + 1 :]
         case 1:
-            return data[:place]
+            return data[:position]
         case 2:
-            return data[:place] + data[place : place + size] * random.randint(2, 4) + data[place:]
+            return (
+                data[:position]
+                + data[position : position + size] * random.randint(2, 4)
+                + data[position:]
+            )
         case 3:
-            return data[:place] + data[place + size :]
+            return data[:position] + data[position + size :]
         case 4:
-            return data[:place] + bytes(size) + data[place + size :]
+            return data[:position] + bytes(size) + data[position + size :]
         case _:
-            form = random.choice(_WORDS)
+            form = random.choice(_STRINGS)
             width = struct.calcsize(form)
             word = struct.pack(form, random.choice(_NUMBERS) % (1 << 8 * width))
-            start = max(0, min(place // width * width, len(data) - width))
+            start = max(0, min(position // width * width, len(data) - width))
             return data[:start] + word + data[start + width :]
 
 
 def mutate_message(data: bytes, random: Random) -> bytes:
-    """Return a message of Protocol Buffers with one of its values, at any depth, made another."""
+    """Return a Protocol Buffers message with one value changed at any depth."""
     fields = _fields_of(data)
     if not fields:
         return mutate_bytes(data, random)
-    place = random.randrange(len(fields))
-    number, kind, value = fields[place]
+    position = random.randrange(len(fields))
+    number, kind, value = fields[position]
     if random.random() < 0.1:
-        changed = random.choice(([], [fields[place]] * random.randint(2, 4)))
-        return _joined([*fields[:place], *changed, *fields[place + 1 :]])
+        changed = random.choice(([], [fields[position]] * random.randint(2, 4)))
+        return _joined([*fields[:position], *changed, *fields[position + 1 :]])
     if kind == _VARINT:
         value = random.choice(_NUMBERS)
     elif kind == _BYTES:
@@ -90,46 +94,46 @@ def mutate_message(data: bytes, random: Random) -> bytes:
     else:
         width = 8 if kind == _WORD else 4
         value = (random.choice(_NUMBERS) % (1 << 8 * width)).to_bytes(width, "little")
-    return _joined([*fields[:place], (number, kind, value), *fields[place + 1 :]])
+    return _joined([*fields[:position], (number, kind, value), *fields[position + 1 :]])
 
 
 _Field = tuple[int, int, int | bytes]
 
 
 def _fields_of(data: bytes) -> list[_Field] | None:
-    """Return the fields of a message, or None if bytes are none."""
+    """Return the fields of a message, or None if the bytes are not a message."""
     fields: list[_Field] = []
-    place = 0
-    while place < len(data):
-        tag, place = _varint_at(data, place)
+    position = 0
+    while position < len(data):
+        tag, position = _varint_at(data, position)
         number, kind = tag >> 3, tag & 7
         value: int | bytes
         if kind == _VARINT:
-            value, place = _varint_at(data, place)
+            value, position = _varint_at(data, position)
         elif kind in (_WORD, _BYTES, _HALF_WORD):
             size = 8 if kind == _WORD else 4
             if kind == _BYTES:
-                size, place = _varint_at(data, place)
-            value = data[place : place + size]
-            place += size
+                size, position = _varint_at(data, position)
+            value = data[position : position + size]
+            position += size
         else:
             return None
-        if not number or place > len(data):
+        if not number or position > len(data):
             return None
         fields.append((number, kind, value))
     return fields
 
 
-def _varint_at(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number and where it ends, which is behind the data if it does not."""
+def _varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """Return a varint and its end, which is after the end of the data for a truncated varint."""
     value = 0
     for shift in range(0, 70, 7):
-        if place >= len(data):
+        if position >= len(data):
             break
-        value |= (data[place] & 127) << shift
-        place += 1
-        if data[place - 1] < 128:
-            return value, place
+        value |= (data[position] & 127) << shift
+        position += 1
+        if data[position - 1] < 128:
+            return value, position
     return value, len(data) + 1
 
 
@@ -153,21 +157,21 @@ def _varint(value: int) -> bytes:
 
 
 def mutate_data_file(data: bytes, random: Random) -> bytes:
-    """Return a data file of version 2.0 or later that says something else of itself."""
+    """Return a data file of version 2.0 or later with changed metadata."""
     footer = parse_footer(np.frombuffer(data, np.uint8)[-FOOTER_BYTES:], file_bytes=len(data))
     columns = _table(data, footer.column_table, footer.num_columns)
     buffers = _table(data, footer.buffer_table, footer.num_buffers)
-    messages = [data[place : place + size] for place, size in columns]
+    messages = [data[position : position + size] for position, size in columns]
     pages = data[: footer.column_metadata]
     match random.randrange(8):
         case 0:
-            place, size = buffers[0]
-            schema = mutate_message(data[place : place + size], random)
+            position, size = buffers[0]
+            schema = mutate_message(data[position : position + size], random)
             buffers[0] = len(pages), len(schema)
             pages += schema
         case 1:
-            place = random.randrange(footer.column_metadata)
-            pages = pages[:place] + random.randbytes(1) + pages[place + 1 :]
+            position = random.randrange(footer.column_metadata)
+            pages = pages[:position] + random.randbytes(1) + pages[position + 1 :]
         case 2:
             random.shuffle(messages)
         case 3:
@@ -177,23 +181,23 @@ def mutate_data_file(data: bytes, random: Random) -> bytes:
                 pages + b"".join(messages) + _tail(footer, len(pages), messages, columns, buffers)
             )
         case _:
-            place = random.randrange(len(messages))
-            messages[place] = mutate_message(messages[place], random)
+            position = random.randrange(len(messages))
+            messages[position] = mutate_message(messages[position], random)
     ends = np.cumsum([0, *map(len, messages)]) + len(pages)
     columns = [(int(end), len(each)) for end, each in zip(ends, messages, strict=False)]
     return pages + b"".join(messages) + _tail(footer, len(pages), messages, columns, buffers)
 
 
-_Places = list[tuple[int, int]]
+_Extents = list[tuple[int, int]]
 
 
-def _table(data: bytes, place: int, count: int) -> _Places:
-    rows = data[place : place + count * TABLE_ROW_BYTES]
+def _table(data: bytes, position: int, count: int) -> _Extents:
+    rows = data[position : position + count * TABLE_ROW_BYTES]
     return [(int(start), int(size)) for start, size in struct.iter_unpack("<QQ", rows)]
 
 
 def _tail(
-    footer: Footer, start: int, messages: Sequence[bytes], columns: _Places, buffers: _Places
+    footer: Footer, start: int, messages: Sequence[bytes], columns: _Extents, buffers: _Extents
 ) -> bytes:
     column_table = start + sum(map(len, messages))
     tables = b"".join(struct.pack("<QQ", *row) for row in (*columns, *buffers))
@@ -203,11 +207,11 @@ def _tail(
 
 
 def mutate_manifest(data: bytes, random: Random) -> bytes:
-    """Return the file of a manifest whose message, or a section before it, is another."""
+    """Return a manifest file with a changed message or section."""
     end = len(data) - _MANIFEST_FOOTER.size
-    place, *rest = _MANIFEST_FOOTER.unpack(data[end:])
-    (size,) = struct.unpack_from("<I", data, place)
-    head, message = data[:place], data[place + 4 : place + 4 + size]
+    position, *rest = _MANIFEST_FOOTER.unpack(data[end:])
+    (size,) = struct.unpack_from("<I", data, position)
+    head, message = data[:position], data[position + 4 : position + 4 + size]
     if head and random.random() < 0.3:
         (section,) = struct.unpack_from("<I", head)
         changed = mutate_message(head[4 : 4 + section], random)[:section].ljust(section, b"\0")
@@ -219,15 +223,15 @@ def mutate_manifest(data: bytes, random: Random) -> bytes:
 
 
 def mutate_json(data: bytes, random: Random) -> bytes:
-    """Return a document of JSON with one of its values, at any depth, made another."""
+    """Return a JSON document with one value changed at any depth."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict) and value and random.random() < 0.9:
             key = random.choice(sorted(value))
             return {**value, key: changed(value[key])}
         if isinstance(value, list) and value and random.random() < 0.9:
-            place = random.randrange(len(value))
-            return [*value[:place], changed(value[place]), *value[place + 1 :]]
+            position = random.randrange(len(value))
+            return [*value[:position], changed(value[position]), *value[position + 1 :]]
         numbers = (*_NUMBERS, -1, 0.5, 1e300)
         others: tuple[Any, ...] = (None, True, "", "../../x", "\0", [], {}, [[]], "9" * 40)
         return random.choice((random.choice(numbers), random.choice(others)))
@@ -236,12 +240,12 @@ def mutate_json(data: bytes, random: Random) -> bytes:
 
 
 def mutate_column(column: pa.Array, random: Random) -> pa.Array:
-    """Return a column of the same type in which one value is another that its type has."""
+    """Return the column with one value replaced by another value of its type."""
     if not len(column):
         return column
     values = column.to_pylist()
-    place = random.randrange(len(values))
-    values[place] = _other(column.type, values[place], random)
+    position = random.randrange(len(values))
+    values[position] = _other(column.type, values[position], random)
     return pa.array(values, column.type)
 
 

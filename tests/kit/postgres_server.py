@@ -1,6 +1,6 @@
-"""A PostgreSQL of one's own for tests: in a temporary folder, on a socket in it, gone after.
+"""A temporary PostgreSQL server for tests, on a socket in a temporary folder.
 
-It is the system's, or else the one of the package `pgserver`; see `find_programs`.
+Uses the PostgreSQL of the system, or of the package `pgserver`; see `find_programs`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PUBLIC_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def find_programs() -> Path | None:
-    """Return the folder of `initdb` and `pg_ctl`, or None where no server is installed."""
+    """Return the folder of `initdb` and `pg_ctl`, or None if no server is installed."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
@@ -38,7 +38,7 @@ def find_programs() -> Path | None:
 
 @contextmanager
 def postgres_server(programs: Path) -> Iterator[str]:
-    """Run a server and yield the name of its database for clients."""
+    """Run a server and yield the connection string of its database."""
     owner = _owner()
     folder = tempfile.mkdtemp(prefix="pg", dir=None if owner is None else _temporary_folder())
     data = Path(folder, "data")
@@ -60,10 +60,10 @@ def postgres_server(programs: Path) -> Iterator[str]:
 
 
 def _temporary_folder() -> str:
-    """Return a folder for temporary files that the user of the server may enter.
+    """Return a folder for temporary files that the server user can access.
 
     Raises:
-        UnsupportedError: There is none; that of this process may be private.
+        UnsupportedError: If no such folder exists, as when the folder of this process is private.
     """
     for folder in (tempfile.gettempdir(), *_PUBLIC_FOLDERS):
         if os.access(folder, os.W_OK) and _is_open_to_others(Path(folder).resolve()):
@@ -76,12 +76,12 @@ def _temporary_folder() -> str:
 
 
 def _is_open_to_others(folder: Path) -> bool:
-    """Return whether any user may enter a folder; a clone in a home may be its owner's alone."""
+    """Return whether any user can access a folder; home folders are often private."""
     return all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
 
 
 def _copied(programs: Path, target: Path) -> Path:
-    """Copy a server of `pgserver` to where its user may go, with the libraries beside it."""
+    """Copy the server of `pgserver` and its libraries to a folder that its user can access."""
     package = programs.parents[1]
     for name in (package.name, f"{package.name}.libs"):
         shutil.copytree(package.with_name(name), target / name, ignore=_not_to_run)
@@ -93,7 +93,7 @@ _not_to_run: Final = shutil.ignore_patterns("include", "*.py", "*.pyc", "*.a")
 
 def _run(program: Path, *arguments: str | Path) -> None:
     command: Sequence[str] = [str(program), *map(str, arguments)]
-    # The server outlives the command and must not keep its pipes open.
+    # The server outlives the command and must not inherit its pipes.
     subprocess.run(
         command,
         check=True,
@@ -106,8 +106,8 @@ def _run(program: Path, *arguments: str | Path) -> None:
 
 
 def _owner() -> str | None:
-    """Return who runs the server if the superuser runs the tests, as which it refuses to run."""
+    """Return the server user for tests run by root; PostgreSQL does not run as root."""
     if os.geteuid():
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in _SERVER_USERS if name in known)
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in _SERVER_USERS if name in users)

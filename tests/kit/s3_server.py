@@ -1,13 +1,13 @@
-"""An S3 server in a process of its own, so that tests can slow it down and kill it.
+"""An S3 server in its own process that tests can pause and kill.
 
     with S3Server() as server:
         store = open_folder("s3://shelf/t", server.storage_options)
-        server.pause()      from now on no request is answered
-        server.resume()     the ones that waited are
+        server.pause()      requests are no longer answered
+        server.resume()     pending requests are answered
 
-It is `moto`, which keeps everything in memory and knows conditional puts. By itself it looks
-whether an object is there, and writes it some lines later, so that two of its threads may both find
-the name free: here each request is answered as a whole, once all of its body has come.
+The server is `moto`, which stores objects in memory and supports conditional puts. By itself, it
+checks whether an object exists and writes it later, so two threads can both find the name unused.
+Here, requests are processed one at a time, after their body was received.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ sys.stdin.read()
 
 
 class S3Server:
-    """A server that lives until its context ends, or until it is killed."""
+    """A server that runs until its context ends or until it is killed."""
 
     def __init__(self, *buckets: str) -> None:
         """Start the server, with some empty buckets."""
-        self._process = subprocess.Popen(  # our own interpreter and program
+        self._process = subprocess.Popen(  # fixed arguments
             bound_to_us([sys.executable, "-c", _PROGRAM]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -61,7 +61,7 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What a store needs to find the server."""
+        """The storage options for the server."""
         return {
             "aws_access_key_id": "key",
             "aws_secret_access_key": "secret",
@@ -71,26 +71,26 @@ class S3Server:
         }
 
     def make_bucket(self, bucket: str) -> None:
-        """Make an empty bucket."""
+        """Create an empty bucket."""
         self.request("PUT", bucket)
 
     def request(self, method: str, path: str) -> bytes:
-        """Send a plain request, and return the body of the answer."""
-        request = urllib.request.Request(f"{self.endpoint}/{path}", method=method)  # our own server
+        """Send an HTTP request and return the body of the response."""
+        request = urllib.request.Request(f"{self.endpoint}/{path}", method=method)  # a local server
         with urllib.request.urlopen(request, timeout=10) as answer:  # the same
             body: bytes = answer.read()
         return body
 
     def pause(self) -> None:
-        """Answer nothing from now on, while connections are still accepted."""
+        """Stop answering requests; connections are still accepted."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Answer again, first what came in meanwhile."""
+        """Resume answering requests, first the pending ones."""
         os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the server at once; connections are refused from now on."""
+        """Kill the server; connections are refused afterwards."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -107,5 +107,5 @@ class S3Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the server."""
+        """Stop the server."""
         self.kill()

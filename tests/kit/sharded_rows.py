@@ -1,4 +1,4 @@
-"""Rows for a table with a shard: a key, words and places, so that each can have an index.
+"""Rows for a table with a shard: a key, a text and a vector, each of which can have an index.
 
 id   s          x
 7    tree w7    [7, 1, 0, 0]
@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 KEY: Final = {"lance-schema:unenforced-primary-key": "true"}
-"""What the metadata of a key column say."""
+"""The metadata of the key column."""
 SCHEMA: Final = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False, metadata=KEY),
@@ -27,7 +27,7 @@ SHARD: Final = uuid.UUID(int=7)
 
 
 def sharded_rows(ids: Iterable[int], far: float = 0.0) -> pa.Table:
-    """Return rows of some ids, their places moved by `far`."""
+    """Return rows with these ids; `far` shifts their vectors."""
     ids = list(ids)
-    places = [[i + far, i % 3, 0, 0] for i in ids]
-    return pa.table({"id": ids, "s": [f"tree w{i}" for i in ids], "x": places}, SCHEMA)
+    vectors = [[i + far, i % 3, 0, 0] for i in ids]
+    return pa.table({"id": ids, "s": [f"tree w{i}" for i in ids], "x": vectors}, SCHEMA)

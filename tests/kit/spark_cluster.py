@@ -1,15 +1,15 @@
-"""A standalone Spark cluster on loopback: a master and workers, all of which a test may kill.
+"""A standalone Spark cluster on loopback: a master and workers that a test can kill.
 
     with SparkCluster(folder, environment) as cluster:
         Driver(cluster.master, ...)
-        cluster.kill_executor(pid)     the executor above a Python worker, at once
-        cluster.kill_worker(0)         a machine is gone, with everything that ran on it
+        cluster.kill_executor(pid)     kills the executor of a Python worker
+        cluster.kill_worker(0)         kills a worker and its executors, like a machine failure
         cluster.add_worker()
         with cluster.connect_server(settings) as address:     sc://127.0.0.1:...
 
-Each worker has an address of its own, since Spark runs no second attempt of a task on the host of
-the first. Whatever was started ends with the context, also when its start fails, and with the
-process that started it, also when that is killed.
+Each worker has its own address, because Spark does not retry a task on the host of the first
+attempt. All processes end with the context, also if its start fails, and with the process that
+started them, also if that is killed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ T = TypeVar("T")
 _SECONDS_TO_START: Final = 120.0
 _SECONDS_TO_END: Final = 10.0
 _POLL_SECONDS: Final = 0.1
-# Small heaps and a quick compiler: these processes do nothing but keep books.
+# Small heaps and fast compilation, as these processes do little work.
 _JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 
 
 class SparkCluster:
-    """A master and some workers, in processes of their own."""
+    """A master and workers in separate processes."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SparkCluster:
         cores: int = 2,
         memory_mb: int = 1280,
     ) -> None:
-        """Start the cluster; what it writes goes into `folder`."""
+        """Start the cluster, with its files in `folder`."""
         self._folder = folder
         self._cores = cores
         self._memory_mb = memory_mb
@@ -72,7 +72,7 @@ class SparkCluster:
             raise
 
     def add_worker(self) -> None:
-        """Start another worker, and return when the master knows it."""
+        """Start another worker and wait until it is registered."""
         number = len(self._workers)
         host = f"127.0.0.{number + 1}"
         arguments = ["--host", host, "--cores", str(self._cores), "--memory", f"{self._memory_mb}m"]
@@ -84,7 +84,7 @@ class SparkCluster:
 
     @contextlib.contextmanager
     def connect_server(self, settings: Mapping[str, str]) -> Iterator[str]:
-        """Give the address of a server of Spark Connect, which has cores of the cluster inside."""
+        """Run a Spark Connect server on the cluster and yield its address."""
         name = "org.apache.spark.sql.connect.service.SparkConnectServer"
         own = {
             **settings,
@@ -95,7 +95,7 @@ class SparkCluster:
         options = [word for pair in own.items() for word in ("--conf", "=".join(pair))]
         arguments = ["--class", name, *options, "spark-internal"]
         submit = "org.apache.spark.deploy.SparkSubmit"
-        # To Spark's launcher this server is a daemon, whatever its settings say.
+        # Spark's launcher always runs this server as a daemon.
         memory = {"SPARK_DAEMON_MEMORY": settings.get("spark.driver.memory", "1g")}
         process, log = self._start(submit, "127.0.0.1", arguments, memory)
         try:
@@ -105,11 +105,11 @@ class SparkCluster:
             _end([process])
 
     def kill_worker(self, number: int) -> None:
-        """End a worker and its executors at once, as if their machine had lost its power."""
+        """Kill a worker and its executors, like a power failure of their machine."""
         _kill_group(self._workers[number])
 
     def kill_executor(self, pid: int) -> int:
-        """End the executor above a process at once, and return its number."""
+        """Kill the executor that is an ancestor of a process, and return its process id."""
         for parent, command in ancestors(pid):
             if _EXECUTOR in command:
                 os.kill(parent, signal.SIGKILL)
@@ -117,16 +117,16 @@ class SparkCluster:
         raise ProcessLookupError(f"process {pid} is not beneath an executor")
 
     def executors(self) -> list[int]:
-        """Return the numbers of the processes that are executors of this cluster."""
-        known = {process.pid for process in self._workers}
+        """Return the process ids of the executors of this cluster."""
+        worker_pids = {process.pid for process in self._workers}
         return [
             pid
             for pid, (parent, command) in _processes().items()
-            if parent in known and _EXECUTOR in command
+            if parent in worker_pids and _EXECUTOR in command
         ]
 
     def stop(self) -> None:
-        """End everything that was started."""
+        """Stop all processes."""
         _end(self._processes)
 
     def _start_master(self) -> str:
@@ -147,7 +147,7 @@ class SparkCluster:
         command = [str(spark_home() / "bin" / "spark-class"), name, *arguments]
         own = self._environment | {"SPARK_LOCAL_IP": host} | dict(environment or {})
         with log.open("wb") as output:
-            # A group of its own, so that a worker can be killed with its executors.
+            # A process group per worker, so it can be killed with its executors.
             process = subprocess.Popen(
                 bound_to_us(command),
                 env=own,
@@ -178,53 +178,53 @@ class SparkCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the cluster."""
+        """Stop the cluster."""
         self.stop()
 
 
 def spark_home() -> Path:
-    """Return the folder of the installed package, which is a whole Spark."""
+    """Return the Spark installation in the `pyspark` package."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
 
 
-def wait_until(look: Callable[[], T | None], *, seconds: float) -> T:
-    """Return what a function finds, as soon as it finds anything."""
+def wait_until(find: Callable[[], T | None], *, seconds: float) -> T:
+    """Poll a function and return its first result that is not None."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = look()
+        found = find()
         if found:
             return found
         time.sleep(_POLL_SECONDS)
-    raise TimeoutError(f"nothing happened in {seconds} seconds")
+    raise TimeoutError(f"no result after {seconds} seconds")
 
 
 def ancestors(pid: int) -> list[tuple[int, str]]:
-    """Return the number and the command of each process above one, the nearest first."""
-    known, found = _processes(), []
-    while pid in known:
-        pid = known[pid][0]
-        if pid in known:
-            found.append((pid, known[pid][1]))
+    """Return the process id and command of each ancestor of a process, nearest first."""
+    processes, found = _processes(), []
+    while pid in processes:
+        pid = processes[pid][0]
+        if pid in processes:
+            found.append((pid, processes[pid][1]))
     return found
 
 
 def descendants(pid: int) -> list[tuple[int, str]]:
-    """Return the number and the command of each process below one."""
-    known = _processes()
+    """Return the process id and command of each descendant of a process."""
+    processes = _processes()
     found: list[tuple[int, str]] = []
     above = {pid}
     while above:
-        below = {each for each, (parent, _) in known.items() if parent in above}
-        found += [(each, known[each][1]) for each in sorted(below)]
+        below = {each for each, (parent, _) in processes.items() if parent in above}
+        found += [(each, processes[each][1]) for each in sorted(below)]
         above = below
     return found
 
 
 def _processes() -> dict[int, tuple[int, str]]:
-    """Return the parent and the command of every process."""
+    """Return the parent and command of every process."""
     command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
     listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = (line.split(None, 2) for line in listing.splitlines())
@@ -232,7 +232,7 @@ def _processes() -> dict[int, tuple[int, str]]:
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes, kindly if they let us."""
+    """Terminate processes, and kill those that do not end."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + _SECONDS_TO_END

@@ -1,13 +1,12 @@
-"""A driver of Spark in a process of its own, to which a test sends functions.
+"""A Spark driver in a separate process that runs functions for a test.
 
     with Driver(settings, environment, dumps=cloudpickle.dumps) as driver:
-        driver.run(write_rows, uri)             write_rows(spark, uri) there, its result here
-        call = driver.start(write_rows, uri)    the same, while the test goes on
+        driver.run(write_rows, uri)             runs write_rows(spark, uri), returns its result
+        call = driver.start(write_rows, uri)    the same, without waiting
         driver.finish(call)
 
-A process has one classic session; so a cluster beside the session of the other tests, or two
-drivers at once, need processes of their own. The settings are those of the session, and
-`spark.api.mode` makes it one of Connect, whose server then runs beside the driver.
+A process can have only one classic session, so a second session needs its own process. `settings`
+are those of the session; with `spark.api.mode` the driver uses Spark Connect and starts its server.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ session.stop()
 
 
 class DriverError(Exception):
-    """A function failed in the driver; the text is the traceback there."""
+    """A function failed in the driver; the message is its traceback."""
 
 
 class Driver:
-    """A process with a session of Spark."""
+    """A process with a Spark session."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Driver:
         log: Path,
         dumps: Callable[[Any], bytes] = pickle.dumps,
     ) -> None:
-        """Start the process; functions are pickled by `dumps`, and what it prints goes to `log`."""
+        """Start the process; `dumps` pickles functions, and `log` receives the output."""
         self._dumps = dumps
         self._log = log
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="driver")
@@ -95,20 +94,20 @@ class Driver:
             raise
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function with the session and arguments, and return its result."""
+        """Call a function with the session and the arguments, and return its result."""
         return self.finish(self.start(function, *arguments))
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Call a function, and return at once."""
+        """Start a call without waiting for its result."""
         self._connection.send_bytes(self._dumps((function, arguments)))
         return self._pool.submit(self._answer, _SECONDS_TO_RUN)
 
     def finish(self, call: Future[Any]) -> Any:
-        """Return the result of a call that was started."""
+        """Return the result of a started call."""
         return call.result()
 
     def kill(self) -> None:
-        """End the driver and its JVM at once."""
+        """Kill the driver and its JVM."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -136,7 +135,7 @@ class Driver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the driver, kindly if it lets us."""
+        """Terminate the driver, and kill it if it does not end."""
         if error is None:
             self._connection.close()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,11 +1,11 @@
-"""What every store must do, as tests: subclass the suite and give it a fixture `store`.
+"""Conformance tests for stores: subclass the suite and define a fixture `store`.
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
         def store(self) -> Store:
-            return MyStore(...)      # empty, and used by this test alone
+            return MyStore(...)      # empty, and used by this test only
 
-The store in memory is the model: what it does, each store does.
+The store in memory is the reference implementation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = (
     "é/ü",
     "tilde~x/plus+y",
 )
-"""Names of objects in no order, with what tends to go wrong in them."""
+"""Unordered names of objects, including difficult ones."""
 
 WRITABLE: tuple[BytesLike, ...] = (
     b"",
@@ -50,17 +50,17 @@ WRITABLE: tuple[BytesLike, ...] = (
     np.arange(7, dtype=np.int64),
     np.empty(0, np.float32),
 )
-"""Everything that may be written."""
+"""All supported buffer types."""
 
 
 class StoreSuite:
-    """Laws of a store."""
+    """The tests of a store."""
 
     concurrent_writers = 8
 
     @pytest.mark.parametrize("data", WRITABLE, ids=lambda data: type(data).__name__)
-    def test_what_is_put_is_read(self, store: Store, data: BytesLike) -> None:
-        """Any buffer comes back byte for byte, whichever way it was written."""
+    def test_put_objects_are_read_back(self, store: Store, data: BytesLike) -> None:
+        """Every kind of buffer is stored byte for byte by every way to write."""
         expected = bytes(memoryview(data))  # type: ignore[arg-type]  # numpy declares the protocol from 3.12 on
         store.put("put", data)
         store.put_if_absent("put_if_absent", data)
@@ -72,7 +72,7 @@ class StoreSuite:
             assert store.open_reader(path).size == len(expected)
 
     def test_objects_are_read_together_or_not_at_all(self, store: Store) -> None:
-        """A store that reads several at once gives their bytes in order, if sizes are as said."""
+        """A batched read returns the bytes of objects in order if the given sizes are correct."""
         store.put("a", b"first")
         store.put("b", b"other")
         found = store.read_together(["b", "a"], [5, 5])
@@ -82,14 +82,14 @@ class StoreSuite:
         assert store.read_together(["a", "b"], [6, 5]) is None
 
     def test_put_replaces(self, store: Store) -> None:
-        """The last put is what is read."""
+        """Reads return the last put."""
         store.put("a", b"first")
         store.put("a", b"second, and longer")
         store.put("a", b"3")
         assert store.read("a") == b"3"
 
-    def test_put_if_absent_keeps_what_is_there(self, store: Store) -> None:
-        """A taken name is an error, and nothing changes."""
+    def test_put_if_absent_preserves_an_existing_object(self, store: Store) -> None:
+        """An existing target is an error, and nothing changes."""
         store.put_if_absent("v/1", b"mine")
         with pytest.raises(AlreadyExistsError) as caught:
             store.put_if_absent("v/1", b"yours")
@@ -98,7 +98,7 @@ class StoreSuite:
         assert [info.path for info in store.list()] == ["v/1"]
 
     def test_one_of_many_puts_if_absent_wins(self, store: Store) -> None:
-        """Exactly one caller succeeds, and what it wrote is what is there."""
+        """Exactly one of several callers succeeds, and its bytes are stored."""
 
         def attempt(writer: int) -> bool:
             try:
@@ -113,7 +113,7 @@ class StoreSuite:
         assert store.read("v/race") == b"writer %d" % won.index(True)
 
     def test_writer_shows_nothing_before_close(self, store: Store) -> None:
-        """An object that is being written is not there, and then it is, whole."""
+        """An object is invisible until its writer is closed, and then complete."""
         writer = store.open_writer("data/a")
         writer.write(b"ab", np.arange(3, dtype=np.uint8))
         assert writer.position == 5
@@ -127,7 +127,7 @@ class StoreSuite:
             writer.write(b"more")
 
     def test_aborted_writer_leaves_nothing(self, store: Store) -> None:
-        """Neither abort nor an error within the context makes an object."""
+        """An abort or an error within the context creates no object."""
         writer = store.open_writer("a")
         writer.write(b"x" * 1000)
         writer.abort()
@@ -143,7 +143,7 @@ class StoreSuite:
         assert list(store.list()) == []
 
     def test_abort_after_close_changes_nothing(self, store: Store) -> None:
-        """What was closed stays."""
+        """A closed object is stored."""
         writer = store.open_writer("a")
         writer.write(b"kept")
         writer.close()
@@ -151,7 +151,7 @@ class StoreSuite:
         assert store.read("a") == b"kept"
 
     def test_large_objects_are_written_in_order(self, store: Store) -> None:
-        """Many writes of all sizes come back as one."""
+        """Many writes of different sizes are concatenated."""
         generator = np.random.default_rng(5)
         parts = [
             generator.integers(0, 256, size, np.uint8)
@@ -164,7 +164,7 @@ class StoreSuite:
         assert store.read("large") == b"".join(part.tobytes() for part in parts)
 
     def test_ranges_are_slices_of_the_object(self, store: Store) -> None:
-        """In any order, overlapping, empty, near and far."""
+        """Ranges may be unordered, overlapping, empty, close or distant."""
         data = np.random.default_rng(7).integers(0, 256, 300_000, np.uint8)
         store.put("a", data)
         generator = random.Random(7)
@@ -181,7 +181,7 @@ class StoreSuite:
                 check_slices(slices)
 
     def test_slices_outlive_their_reader(self, store: Store) -> None:
-        """What was read stays valid after close, and cannot be written to."""
+        """Bytes stay valid after close and are read-only."""
         store.put("a", b"0123456789")
         with store.open_reader("a", size=10) as reader:
             slices = reader.read_ranges(ByteRanges.of((2, 3), (9, 1)))
@@ -194,7 +194,7 @@ class StoreSuite:
         "outside", [(0, 11), (11, 0), (10, 1), (-1, 1), (3, -1), (2**63 - 1, 2), (2**62, 2**62)]
     )
     def test_ranges_outside_are_corrupt(self, store: Store, outside: tuple[int, int]) -> None:
-        """A range that leaves the object is an error with the path, the range and the size."""
+        """A range outside of the object is an error with the path, the range and the size."""
         store.put("a", b"0123456789")
         with pytest.raises(CorruptDataError) as caught:
             store.open_reader("a").read_ranges(ByteRanges.of((0, 10), outside, (1, 1)))
@@ -204,19 +204,19 @@ class StoreSuite:
         assert caught.value.facts["file_bytes"] == 10
 
     def test_tail_is_the_end_of_the_object(self, store: Store) -> None:
-        """Of any size, and the whole object when it is smaller; sizes need not be known."""
+        """A tail has any size, up to the whole object; the size of the object is optional."""
         store.put("a", b"0123456789")
         store.put("empty", b"")
         for size in (0, 1, 9, 10, 11, 1 << 16):
-            for known in (None, 10):
-                with store.open_reader("a", known) as reader:
+            for size_hint in (None, 10):
+                with store.open_reader("a", size_hint) as reader:
                     assert reader.read_tail(size).tobytes() == b"0123456789"[max(0, 10 - size) :]
                     assert reader.size == 10
             with store.open_reader("empty") as reader:
                 assert reader.read_tail(size).tobytes() == b""
 
     def test_listing_is_ordered_by_path(self, store: Store) -> None:
-        """As text, whatever folders there are; from anywhere on."""
+        """Listings are in string order across folders and start after any name."""
         for name in NAMES:
             store.put(name, name.encode())
         ordered = sorted(NAMES)
@@ -227,8 +227,8 @@ class StoreSuite:
             after = [info.path for info in store.list(start_after=name)]
             assert after == [path for path in ordered if path > name], name
 
-    def test_listing_of_a_folder_is_what_lies_below(self, store: Store) -> None:
-        """A folder is no prefix of text: `a` holds neither `ab/c` nor `a.b`."""
+    def test_listing_of_a_folder_has_all_objects_below(self, store: Store) -> None:
+        """A folder is not a string prefix: `a` does not contain `ab/c` or `a.b`."""
         for name in NAMES:
             store.put(name, b"")
         assert [info.path for info in store.list("a")] == ["a/b", "a/bb/c"]
@@ -237,7 +237,7 @@ class StoreSuite:
         assert list(store.list("nothing/here")) == []
 
     def test_delimited_listing_is_one_level(self, store: Store) -> None:
-        """Objects and folders that lie directly in a folder."""
+        """List the direct children of a folder."""
         for name in ("t/a", "t/b/c", "t/b/d", "t/e.f/g", "u/v", "w"):
             store.put(name, b"12")
         listing = store.list_delimited("t")
@@ -247,8 +247,8 @@ class StoreSuite:
         assert [info.path for info in listing.objects] == ["w"]
         assert listing.folders == ("t", "u")
 
-    def test_what_is_missing_is_not_found(self, store: Store) -> None:
-        """Reading, opening and asking raise the same error; folders are no objects."""
+    def test_missing_objects_are_not_found(self, store: Store) -> None:
+        """Reads, opens and size queries raise the same error; folders are not objects."""
         store.put("folder/a", b"x")
         for path in ("missing", "folder", "folder/a/b", "folder/missing"):
             assert not store.exists(path)
@@ -265,7 +265,7 @@ class StoreSuite:
                 store.rename_if_absent(path, "target")
 
     def test_deleted_objects_are_gone(self, store: Store) -> None:
-        """Deleting again is no error."""
+        """Deleting a missing object is not an error."""
         for name in ("a", "b", "c/d", "c/e", "cc"):
             store.put(name, b"x")
         store.delete("a")
@@ -279,14 +279,14 @@ class StoreSuite:
         assert [info.path for info in store.list()] == ["cc"]
 
     def test_copy_replaces_its_target(self, store: Store) -> None:
-        """The source stays."""
+        """A copy preserves the source."""
         store.put("a", b"source")
         store.put("b/c", b"target")
         store.copy("a", "b/c")
         assert store.read("a") == store.read("b/c") == b"source"
 
     def test_rename_needs_a_free_name(self, store: Store) -> None:
-        """A taken name is an error, and nothing changes."""
+        """An existing target is an error, and nothing changes."""
         store.put("a", b"moved")
         store.put("b", b"here first")
         with pytest.raises(AlreadyExistsError):
@@ -298,7 +298,7 @@ class StoreSuite:
         assert not store.exists("a")
 
     def test_folder_can_be_a_root(self, store: Store) -> None:
-        """Paths are relative to it, both ways."""
+        """Paths are relative to the subfolder in both directions."""
         store.put("t/data/a", b"1")
         inner = store.at("t")
         assert inner.read("data/a") == b"1"
@@ -310,15 +310,15 @@ class StoreSuite:
         assert inner.uri == store.uri.rstrip("/") + "/t"
 
     def test_pickled_store_is_the_same(self, store: Store) -> None:
-        """As it is sent to a worker."""
+        """Stores are pickled when sent to workers."""
         store.put("a/b", b"x")
-        again = pickle.loads(pickle.dumps(store.at("a")))  # our own bytes
+        again = pickle.loads(pickle.dumps(store.at("a")))  # trusted bytes
         assert again.read("b") == b"x"
         assert again.uri == store.at("a").uri
 
     @pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a\0b"])
     def test_paths_cannot_leave_the_store(self, store: Store, path: str) -> None:
-        """What is no plain relative path is refused everywhere."""
+        """All methods reject paths that are not plain and relative."""
         for request in (store.read, store.info, store.delete, store.open_reader, store.open_writer):
             with pytest.raises(InvalidInputError):
                 request(path)
@@ -329,7 +329,7 @@ class StoreSuite:
         assert list(store.list()) == []
 
     def test_listed_objects_have_a_time(self, store: Store) -> None:
-        """With its zone, so that it can be compared with any other."""
+        """Times have a time zone."""
         store.put("a", b"x")
         (listed,) = store.list()
         assert listed.modified.tzinfo is not None
@@ -338,6 +338,6 @@ class StoreSuite:
 
 
 def check_slices(slices: ByteSlices) -> None:
-    """Check what whoever makes a `ByteSlices` guarantees: every slice lies within the source."""
+    """Check that every slice is within the source."""
     assert ((slices.position >= 0) & (slices.size >= 0)).all()
     assert (slices.position + slices.size <= slices.source.nbytes).all()

@@ -1,16 +1,15 @@
 """Hypothesis strategies for Arrow types, arrays and tables that the format can store.
 
-A strategy draws the shape of a table: its types, how deep they nest, how many rows and chunks
-there are, how the values are spread and how many are null. The values themselves come from a
-generator seeded by one drawn number, so a table of thousands of rows is one cheap draw and still
-shrinks in what matters.
+A strategy draws the shape of a table: its types and their depth, the number of rows and chunks, and
+the distribution of values and nulls. The values come from a generator with a drawn seed, so a table
+of thousands of rows is one cheap draw, and failures still shrink well.
 
-    table_of(draw)   types    int16, list<struct<string, decimal>>
-                     spread   few distinct values, a third of them null
-                     layout   3 chunks, the second a slice of something longer
+    table_of(draw)   types           int16, list<struct<string, decimal>>
+                     distribution    few distinct values, a third of them null
+                     layout          3 chunks, the second a slice of a longer array
 
-Arrays are as unpleasant as Arrow allows: values and whole lists lie under nulls, slices start
-within bytes of bitmaps, offsets do not start at zero, and buffers are not aligned.
+Arrays use the full freedom of Arrow: nulls have values or whole lists below them, slices start
+within a byte of a bitmap, offsets do not start at zero, and buffers are unaligned.
 """
 
 from __future__ import annotations
@@ -85,17 +84,17 @@ LEAVES: Final = (
     *VARIABLE,
     *FIXED_BINARY,
 )
-"""The types without parts that every version stores."""
+"""The primitive types supported by every version."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """How values are distributed."""
+class Distribution:
+    """The distribution of values."""
 
     distinct: int
-    """How many different values there are, about."""
+    """The approximate number of distinct values."""
     runs: bool
-    """Whether equal values lie next to each other."""
+    """Whether equal values are adjacent."""
     text_bytes: int
     """The longest string."""
     list_items: int
@@ -105,7 +104,7 @@ class Spread:
 
 
 def data_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.DataType]:
-    """Draw types that a file version can store, nested up to `depth`."""
+    """Draw types supported by a file version, nested up to `depth`."""
     leaves = st.sampled_from((*LEAVES, *VIEWS, *EXTENSIONS, *DICTIONARIES)) | st.builds(
         pa.list_, st.sampled_from(LIST_ITEMS), st.integers(1, 5)
     )
@@ -130,26 +129,26 @@ def data_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.
 
 
 def column_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.DataType]:
-    """Draw types of whole columns, which from 2.2 on may hold fixed-size lists of structs.
+    """Draw types of columns, with fixed-size lists of structs since 2.2.
 
     Such lists may be in structs, but not in lists.
     """
     if version < FileVersion.V2_2:
         return data_types(version, depth=depth)
     fixed = fixed_lists_of_structs(st.sampled_from(LEAVES[1:]))
-    beside = st.sampled_from(LEAVES[1:])
+    sibling = st.sampled_from(LEAVES[1:])
     return (
         data_types(version, depth=depth)
         | fixed
         | st.builds(lambda inner: _struct_of([inner]), fixed)
-        | st.builds(lambda inner, other: _struct_of([inner, other]), fixed, beside)
+        | st.builds(lambda inner, other: _struct_of([inner, other]), fixed, sibling)
     )
 
 
 def fixed_lists_of_structs(
     leaves: st.SearchStrategy[pa.DataType],
 ) -> st.SearchStrategy[pa.DataType]:
-    """Draw fixed-size lists of structs, whose fields may be structs and fixed-size lists."""
+    """Draw fixed-size lists of structs that may contain structs and fixed-size lists."""
     fixed = st.builds(pa.list_, st.sampled_from(LIST_ITEMS), st.integers(1, 3))
     children = leaves | fixed | st.builds(pa.list_, fixed, st.integers(1, 3))
     children |= st.lists(children, min_size=1, max_size=2).map(_struct_of)
@@ -161,9 +160,9 @@ def fixed_lists_of_structs(
 
 
 @st.composite
-def spreads(draw: st.DrawFn, *, nullable: bool = True) -> Spread:
-    """Draw how values are distributed."""
-    return Spread(
+def distributions(draw: st.DrawFn, *, nullable: bool = True) -> Distribution:
+    """Draw a distribution of values."""
+    return Distribution(
         distinct=draw(st.sampled_from((1, 2, 50, 1 << 16))),
         runs=draw(st.booleans()),
         text_bytes=draw(st.sampled_from((0, 3, 20, 400))),
@@ -182,15 +181,15 @@ def arrays(
 ) -> pa.Array:
     """Draw one array."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    spread = draw(spreads(nullable=nullable))
-    return random_array(rng, draw(data_type), draw(num_rows), spread)
+    distribution = draw(distributions(nullable=nullable))
+    return random_array(rng, draw(data_type), draw(num_rows), distribution)
 
 
 @st.composite
 def tables(
     draw: st.DrawFn, version: FileVersion, *, rows_max: int = 3000, columns_max: int = 3
 ) -> pa.Table:
-    """Draw a table whose columns are chunked, and some of whose chunks are slices."""
+    """Draw a table of chunked columns; some chunks are slices."""
     num_rows = draw(
         st.sampled_from((0, 1, 2, 7, 64, 100, 1000, 1024, 1030, 2500)).filter(
             lambda rows: rows <= rows_max
@@ -201,13 +200,13 @@ def tables(
     columns: list[pa.ChunkedArray] = []
     for index in range(draw(st.integers(1, columns_max))):
         data_type = draw(column_types(version))
-        spread = draw(spreads(nullable=version > FileVersion.V0_1))
+        distribution = draw(distributions(nullable=version > FileVersion.V0_1))
         if version is FileVersion.V2_0 and holds_struct(data_type):
-            spread = _without_nulls(spread)
-        nullable = spread.null_share > 0 or draw(st.booleans()) or pa.types.is_null(data_type)
+            distribution = _without_nulls(distribution)
+        nullable = distribution.null_share > 0 or draw(st.booleans()) or pa.types.is_null(data_type)
         fields.append(pa.field(f"c{index}", data_type, nullable))
         columns.append(
-            random_chunks(rng, data_type, num_rows, spread, chunks=draw(st.integers(1, 3)))
+            random_chunks(rng, data_type, num_rows, distribution, chunks=draw(st.integers(1, 3)))
         )
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -216,7 +215,7 @@ def tables(
 def cut_tables(
     draw: st.DrawFn, versions: Sequence[FileVersion]
 ) -> tuple[FileVersion, pa.Table, list[int]]:
-    """Return a version, a table, and the rows at which files begin and end; none is empty."""
+    """Return a version, a table, and the boundary rows of non-empty files."""
     version = draw(st.sampled_from(versions))
     table = draw(tables(version, rows_max=100).filter(lambda each: each.num_rows > 1))
     cuts = draw(st.sets(st.integers(1, table.num_rows - 1), min_size=1, max_size=6))
@@ -224,7 +223,7 @@ def cut_tables(
 
 
 def holds_struct(data_type: pa.DataType) -> bool:
-    """Say whether a type is a struct or has one somewhere, whose nulls 2.0 cannot store."""
+    """Return whether a type contains a struct; version 2.0 cannot store its nulls."""
     if pa.types.is_struct(data_type) or pa.types.is_map(data_type):
         return True
     parts = [data_type.field(index).type for index in range(data_type.num_fields)]
@@ -235,73 +234,84 @@ def holds_struct(data_type: pa.DataType) -> bool:
 
 
 def random_chunks(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread, *, chunks: int
+    rng: Generator,
+    data_type: pa.DataType,
+    num_rows: int,
+    distribution: Distribution,
+    *,
+    chunks: int,
 ) -> pa.ChunkedArray:
-    """Return values in chunks, every other one a slice of something longer."""
+    """Return values in chunks; every other chunk is a slice of a longer array."""
     borders = np.sort(rng.integers(0, num_rows + 1, chunks - 1))
     sizes = np.diff(np.concatenate(([0], borders, [num_rows])))
     found: list[pa.Array] = []
     for index, size in enumerate(sizes.tolist()):
         before, after = rng.integers(0, 12, 2).tolist() if index % 2 == 0 else (0, 0)
-        whole = random_array(rng, data_type, before + size + after, spread)
+        whole = random_array(rng, data_type, before + size + after, distribution)
         found.append(whole.slice(before, size))
     return pa.chunked_array(found, data_type)
 
 
-def random_array(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
-    """Return random values of a type; what lies under nulls is random as well."""
+def random_array(
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
+) -> pa.Array:
+    """Return random values of a type; values below nulls are random too."""
     if isinstance(data_type, pa.BaseExtensionType):
-        storage = random_array(rng, data_type.storage_type, num_rows, spread)
+        storage = random_array(rng, data_type.storage_type, num_rows, distribution)
         if data_type == pa.json_(pa.string()):
-            storage = _random_json(rng, num_rows, spread)
+            storage = _random_json(rng, num_rows, distribution)
         return pa.ExtensionArray.from_storage(data_type, storage)
     if pa.types.is_null(data_type):
         return pa.nulls(num_rows)
     if pa.types.is_dictionary(data_type):
-        return _random_dictionary(rng, data_type, num_rows, spread)
+        return _random_dictionary(rng, data_type, num_rows, distribution)
     if pa.types.is_struct(data_type):
-        return _random_struct(rng, data_type, num_rows, spread)
+        return _random_struct(rng, data_type, num_rows, distribution)
     if pa.types.is_map(data_type):
-        return _random_map(rng, data_type, num_rows, spread)
+        return _random_map(rng, data_type, num_rows, distribution)
     if pa.types.is_fixed_size_list(data_type):
-        return _random_fixed_list(rng, data_type, num_rows, spread)
+        return _random_fixed_list(rng, data_type, num_rows, distribution)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        return _random_list(rng, data_type, num_rows, spread)
+        return _random_list(rng, data_type, num_rows, distribution)
     if _is_variable(data_type):
-        return _random_strings(rng, data_type, num_rows, spread)
-    return _random_fixed(rng, data_type, num_rows, spread)
+        return _random_strings(rng, data_type, num_rows, distribution)
+    return _random_fixed(rng, data_type, num_rows, distribution)
 
 
-def _picks(rng: Generator, num_rows: int, spread: Spread) -> np.ndarray:
-    """Return which of the distinct values each row has."""
-    picks = rng.integers(0, spread.distinct, num_rows)
-    return np.sort(picks) if spread.runs else picks
+def _choose_values(rng: Generator, num_rows: int, distribution: Distribution) -> np.ndarray:
+    """Return the number of the distinct value of each row."""
+    choices = rng.integers(0, distribution.distinct, num_rows)
+    return np.sort(choices) if distribution.runs else choices
 
 
-def _validity(rng: Generator, num_rows: int, spread: Spread) -> pa.Buffer | None:
-    if not spread.null_share:
+def _validity(rng: Generator, num_rows: int, distribution: Distribution) -> pa.Buffer | None:
+    if not distribution.null_share:
         return None
-    is_valid = rng.random(num_rows) >= spread.null_share
+    is_valid = rng.random(num_rows) >= distribution.null_share
     return pa.py_buffer(np.packbits(is_valid, bitorder="little").tobytes())
 
 
-def _mask(rng: Generator, num_rows: int, spread: Spread) -> pa.Array | None:
-    return pa.array(rng.random(num_rows) < spread.null_share) if spread.null_share else None
+def _mask(rng: Generator, num_rows: int, distribution: Distribution) -> pa.Array | None:
+    return (
+        pa.array(rng.random(num_rows) < distribution.null_share)
+        if distribution.null_share
+        else None
+    )
 
 
 def _random_fixed(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
 ) -> pa.Array:
-    picks = _picks(rng, num_rows, spread)
-    validity = _validity(rng, num_rows, spread)
+    choices = _choose_values(rng, num_rows, distribution)
+    validity = _validity(rng, num_rows, distribution)
     if pa.types.is_boolean(data_type):
-        bits = np.packbits(picks % 2 == 1, bitorder="little").tobytes()
+        bits = np.packbits(choices % 2 == 1, bitorder="little").tobytes()
         return pa.Array.from_buffers(data_type, num_rows, [validity, pa.py_buffer(bits)])
     if pa.types.is_decimal(data_type):
-        return _random_decimals(rng, data_type, picks, spread)
+        return _random_decimals(rng, data_type, choices, distribution)
     width = data_type.bit_width // 8
-    distinct = _distinct_values(rng, data_type, spread.distinct)
-    values = distinct.view(np.uint8).reshape(-1, width)[picks].tobytes()
+    distinct = _distinct_values(rng, data_type, distribution.distinct)
+    values = distinct.view(np.uint8).reshape(-1, width)[choices].tobytes()
     return pa.Array.from_buffers(data_type, num_rows, [validity, _unaligned(values)])
 
 
@@ -330,17 +340,17 @@ def _distinct_values(rng: Generator, data_type: pa.DataType, count: int) -> np.n
 
 
 def _random_decimals(
-    rng: Generator, data_type: pa.DataType, picks: np.ndarray, spread: Spread
+    rng: Generator, data_type: pa.DataType, choices: np.ndarray, distribution: Distribution
 ) -> pa.Array:
     digits = min(data_type.precision, 18)
     distinct = [
         decimal.Decimal(int(value)).scaleb(-data_type.scale)
-        for value in rng.integers(-(10**digits) + 1, 10**digits, min(spread.distinct, 200))
+        for value in rng.integers(-(10**digits) + 1, 10**digits, min(distribution.distinct, 200))
     ]
-    is_null = rng.random(len(picks)) < spread.null_share
+    is_null = rng.random(len(choices)) < distribution.null_share
     values = [
-        None if null else distinct[pick % len(distinct)]
-        for null, pick in zip(is_null, picks.tolist(), strict=True)
+        None if null else distinct[choice % len(distinct)]
+        for null, choice in zip(is_null, choices.tolist(), strict=True)
     ]
     return pa.array(values, data_type)
 
@@ -350,17 +360,17 @@ def _is_variable(data_type: pa.DataType) -> bool:
 
 
 def _random_strings(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
 ) -> pa.Array:
-    distinct = _distinct_texts(rng, min(spread.distinct, 500), spread.text_bytes)
-    picks = _picks(rng, num_rows, spread) % len(distinct)
-    texts = [distinct[pick] for pick in picks.tolist()]
+    distinct = _distinct_texts(rng, min(distribution.distinct, 500), distribution.text_bytes)
+    choices = _choose_values(rng, num_rows, distribution) % len(distinct)
+    texts = [distinct[choice] for choice in choices.tolist()]
     offsets_type = np.int64 if data_type in (pa.large_string(), pa.large_binary()) else np.int32
     lead = rng.integers(0, 3)
     sizes = np.fromiter((len(text) for text in texts), np.int64, num_rows)
     offsets = (lead + np.concatenate(([0], np.cumsum(sizes)))).astype(offsets_type)
     buffers = [
-        _validity(rng, num_rows, spread),
+        _validity(rng, num_rows, distribution),
         pa.py_buffer(offsets.tobytes()),
         _unaligned(b"~" * lead + b"".join(texts)),
     ]
@@ -379,7 +389,7 @@ def _distinct_texts(rng: Generator, count: int, text_bytes: int) -> list[bytes]:
     ]
 
 
-def _random_json(rng: Generator, num_rows: int, spread: Spread) -> pa.Array:
+def _random_json(rng: Generator, num_rows: int, distribution: Distribution) -> pa.Array:
     documents = [
         "null",
         "{}",
@@ -388,65 +398,84 @@ def _random_json(rng: Generator, num_rows: int, spread: Spread) -> pa.Array:
         '"é\\n"',
         *(f'{{"k":{number}}}' for number in rng.integers(-(10**6), 10**6, 5)),
     ]
-    texts = [documents[pick % len(documents)] for pick in _picks(rng, num_rows, spread).tolist()]
-    return pa.array(texts, pa.string(), mask=rng.random(num_rows) < spread.null_share)
+    texts = [
+        documents[choice % len(documents)]
+        for choice in _choose_values(rng, num_rows, distribution).tolist()
+    ]
+    return pa.array(texts, pa.string(), mask=rng.random(num_rows) < distribution.null_share)
 
 
 def _random_dictionary(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
 ) -> pa.Array:
-    # Three chunks of different items must still fit keys of eight bits.
-    count = min(spread.distinct, 40)
-    items = random_array(rng, data_type.value_type, count, _without_nulls(spread))
-    picks = _picks(rng, num_rows, spread) % count
-    keys = pa.array(picks, data_type.index_type, mask=rng.random(num_rows) < spread.null_share)
+    # Three chunks of different items must fit 8-bit keys.
+    count = min(distribution.distinct, 40)
+    items = random_array(rng, data_type.value_type, count, _without_nulls(distribution))
+    choices = _choose_values(rng, num_rows, distribution) % count
+    keys = pa.array(
+        choices, data_type.index_type, mask=rng.random(num_rows) < distribution.null_share
+    )
     return pa.DictionaryArray.from_arrays(keys, items)
 
 
 def _random_struct(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
 ) -> pa.Array:
     fields = [data_type.field(index) for index in range(data_type.num_fields)]
-    children = [random_array(rng, field.type, num_rows, spread) for field in fields]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=_mask(rng, num_rows, spread))
+    children = [random_array(rng, field.type, num_rows, distribution) for field in fields]
+    return pa.StructArray.from_arrays(
+        children, fields=fields, mask=_mask(rng, num_rows, distribution)
+    )
 
 
-def _random_list(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
+def _random_list(
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
+) -> pa.Array:
     offsets_type = np.int32 if pa.types.is_list(data_type) else np.int64
-    offsets, items = _random_items(rng, num_rows, spread)
-    values = random_array(rng, data_type.value_type, items, spread)
-    buffers = [_validity(rng, num_rows, spread), pa.py_buffer(offsets.astype(offsets_type))]
+    offsets, items = _random_items(rng, num_rows, distribution)
+    values = random_array(rng, data_type.value_type, items, distribution)
+    buffers = [_validity(rng, num_rows, distribution), pa.py_buffer(offsets.astype(offsets_type))]
     return pa.Array.from_buffers(data_type, num_rows, buffers, children=[values])
 
 
-def _random_items(rng: Generator, num_rows: int, spread: Spread) -> tuple[np.ndarray, int]:
-    """Return the offsets of lists, and how many items there must be for them."""
-    sizes = rng.integers(0, spread.list_items + 1, num_rows)
+def _random_items(
+    rng: Generator, num_rows: int, distribution: Distribution
+) -> tuple[np.ndarray, int]:
+    """Return the offsets of lists and their number of items."""
+    sizes = rng.integers(0, distribution.list_items + 1, num_rows)
     offsets = rng.integers(0, 3) + np.concatenate(([0], np.cumsum(sizes)))
     return offsets, int(offsets[-1]) + int(rng.integers(0, 3))
 
 
-def _random_map(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
-    offsets, count = _random_items(rng, num_rows, spread)
-    keys = random_array(rng, data_type.key_type, count, _without_nulls(spread))
-    items = random_array(rng, data_type.item_type, count, spread)
+def _random_map(
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
+) -> pa.Array:
+    offsets, count = _random_items(rng, num_rows, distribution)
+    keys = random_array(rng, data_type.key_type, count, _without_nulls(distribution))
+    items = random_array(rng, data_type.item_type, count, distribution)
     entries = pa.StructArray.from_arrays(
         [keys, items], fields=[data_type.key_field, data_type.item_field]
     )
-    buffers = [_validity(rng, num_rows, spread), pa.py_buffer(offsets.astype(np.int32))]
+    buffers = [_validity(rng, num_rows, distribution), pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(data_type, num_rows, buffers, children=[entries])
 
 
 def _random_fixed_list(
-    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+    rng: Generator, data_type: pa.DataType, num_rows: int, distribution: Distribution
 ) -> pa.Array:
-    values = random_array(rng, data_type.value_type, num_rows * data_type.list_size, spread)
-    validity = _validity(rng, num_rows, spread)
+    values = random_array(rng, data_type.value_type, num_rows * data_type.list_size, distribution)
+    validity = _validity(rng, num_rows, distribution)
     return pa.Array.from_buffers(data_type, num_rows, [validity], children=[values])
 
 
-def _without_nulls(spread: Spread) -> Spread:
-    return Spread(spread.distinct, spread.runs, spread.text_bytes, spread.list_items, 0.0)
+def _without_nulls(distribution: Distribution) -> Distribution:
+    return Distribution(
+        distribution.distinct,
+        distribution.runs,
+        distribution.text_bytes,
+        distribution.list_items,
+        0.0,
+    )
 
 
 def _struct_of(children: list[pa.DataType]) -> pa.DataType:
@@ -454,7 +483,7 @@ def _struct_of(children: list[pa.DataType]) -> pa.DataType:
 
 
 def _unaligned(data: bytes) -> pa.Buffer:
-    """Return bytes that begin at an odd address."""
+    """Return bytes at an odd address."""
     return pa.py_buffer(b"\0" + data).slice(1)
 
 
@@ -462,7 +491,7 @@ def _unaligned(data: bytes) -> pa.Buffer:
 
 
 def stored_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that a stored value of a type is read back as.
+    """Return the type of values read back after they were stored.
 
     >>> stored_type(pa.list_(pa.string_view()))
     ListType(list<item: string>)
@@ -489,7 +518,7 @@ def _stored_field(field: pa.Field) -> pa.Field:
 
 
 def stored_table(table: pa.Table) -> pa.Table:
-    """Return a table as it is read back after it was stored."""
+    """Return the table that is read back after a table was stored."""
     schema = pa.schema([_stored_field(field) for field in table.schema], table.schema.metadata)
     columns = [
         pa.chunked_array([cast_values(chunk, field.type) for chunk in column.chunks], field.type)
@@ -499,9 +528,9 @@ def stored_table(table: pa.Table) -> pa.Table:
 
 
 def compacted_table(table: pa.Table) -> pa.Table:
-    """Return a table as it is stored, copied to where nothing is a slice or unaligned.
+    """Return the stored form of a table, copied to aligned buffers without slices.
 
-    pylance panics over some such arrays.
+    pylance panics for some unaligned or sliced arrays.
     """
     stored = stored_table(table)
     columns = [
@@ -522,7 +551,7 @@ def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
         assert left.type == right.type, f"{name}: {left.type} is not {right.type}"
         if left.equals(right):
             continue
-        # NaN equals nothing, so values are compared by how they print.
+        # NaN is not equal to itself, so printed values are compared.
         pairs = itertools.zip_longest(left.to_pylist(), right.to_pylist())
         for row, (mine, theirs) in enumerate(pairs):
             assert repr(mine) == repr(theirs), f"{name} row {row}: {mine!r} is not {theirs!r}"

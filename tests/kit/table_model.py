@@ -1,12 +1,12 @@
-"""A table as plain Python values, for tests that compare a real one with it.
+"""A model of a table in plain Python, for comparison with a dataset.
 
     model = TableModel()                              columns id, n, s, f, p, tags; no rows
     model.insert(model.new_rows(ids=[1, 2], seed=7))
-    model.delete(CONDITIONS["odd"])                   row 1 is gone
-    model.table()                                     what a real table has to read as, by id
+    model.delete(CONDITIONS["odd"])                   removes row 1
+    model.table()                                     the expected rows, ordered by id
 
-Rows are dicts by their `id`, which is unique. The model knows nothing of files, fragments, field
-ids, versions or indices. A condition is one thing said twice: in SQL, and as a function of a row.
+Rows are dicts by their unique `id`. The model has no files, fragments, field ids, versions or
+indices. A condition is given in SQL and as a function of a row.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COLUMNS: Final[dict[str, pa.DataType]] = {
     "tags": pa.list_(pa.string()),
 }
 WIDTHS: Final = (pa.int16(), pa.int32(), pa.int64())
-"""Types that a number may be changed to and back, since values are small."""
+"""Types that a number can be cast to and back, as values are small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A filter and the columns that it needs."""
+    """A filter and its columns."""
 
     sql: str
     needs: frozenset[str]
@@ -71,19 +71,19 @@ CONDITIONS: Final = (
         ),
     ),
 )
-"""Filters over the columns that a table starts with."""
+"""Filters on the initial columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """Which values of a table may be null: 0.1 tells none from empty text, 2.0 keeps no structs."""
+    """The nullable values of a table: 0.1 reads null texts as empty, 2.0 has no null structs."""
 
     values: bool = True
     structs: bool = True
 
 
 def value_of(kind: pa.DataType, seed: int, nulls: Nulls) -> Any:
-    """Return a value of a type, the same for the same seed; every fifth is null.
+    """Return a seeded value of a type; every fifth is null.
 
     >>> [value_of(pa.int32(), seed, Nulls()) for seed in (3, 4, 5)]
     [3, None, 5]
@@ -98,7 +98,9 @@ def value_of(kind: pa.DataType, seed: int, nulls: Nulls) -> Any:
         return "" if seed % 6 == 0 and nulls.values else f"v{seed % 4}"
     if pa.types.is_list(kind):
         return [f"t{item % 3}" for item in range(seed, seed + seed % 3)]
-    return {part.name: value_of(part.type, seed + place, nulls) for place, part in enumerate(kind)}
+    return {
+        part.name: value_of(part.type, seed + position, nulls) for position, part in enumerate(kind)
+    }
 
 
 @dataclass
@@ -116,25 +118,25 @@ class TableModel:
     rows: dict[int, Row] = field(default_factory=dict)
 
     def copy(self) -> TableModel:
-        """Return a model that changes on its own."""
+        """Return an independent copy."""
         return copy.deepcopy(self)
 
     def schema(self, names: Iterable[str] | None = None) -> pa.Schema:
-        """Return the schema of all columns or of some."""
+        """Return the schema of all or the given columns."""
         return pa.schema([(name, self.types[name]) for name in names or self.types])
 
     def table(self) -> pa.Table:
-        """Return all rows, by id."""
+        """Return all rows ordered by id."""
         return pa.Table.from_pylist([self.rows[key] for key in sorted(self.rows)], self.schema())
 
     def matching(self, condition: Condition | None) -> list[int]:
-        """Return the ids of rows that meet a condition, or of all, in order."""
+        """Return the sorted ids of rows that match a condition, or of all rows."""
         return sorted(
             key for key, row in self.rows.items() if condition is None or condition.holds(row)
         )
 
     def has(self, condition: Condition) -> bool:
-        """Whether all columns are there that a condition is about, with the types it expects."""
+        """Whether the columns of a condition exist with the expected types."""
         return all(
             name in self.types
             and (
@@ -147,24 +149,24 @@ class TableModel:
     def new_rows(
         self, ids: Iterable[int], seed: int, names: Iterable[str] | None = None
     ) -> list[Row]:
-        """Return rows with some ids and columns; what is in them depends on the seed."""
+        """Return rows with these ids and columns and seeded values."""
         names = list(names or self.types)
         return [
             {
-                name: key if name == ID else value_of(kind, key + seed + place, self.nulls)
-                for place, (name, kind) in enumerate(self.types.items())
+                name: key if name == ID else value_of(kind, key + seed + position, self.nulls)
+                for position, (name, kind) in enumerate(self.types.items())
                 if name in names
             }
             for key in ids
         ]
 
     def insert(self, rows: Iterable[Row]) -> None:
-        """Add rows, or replace those of the same id; columns that they lack are null."""
+        """Insert or replace rows by id; missing columns are null."""
         for row in rows:
             self.rows[row[ID]] = {name: copy.deepcopy(row.get(name)) for name in self.types}
 
     def set_values(self, ids: Iterable[int], name: str, new: Callable[[Row], Any]) -> None:
-        """Give a column new values in some rows."""
+        """Update a column in some rows."""
         for key in ids:
             self.rows[key] = {**self.rows[key], name: new(self.rows[key])}
 
@@ -174,21 +176,21 @@ class TableModel:
             del self.rows[key]
 
     def add_column(self, name: str, kind: pa.DataType, new: Callable[[Row], Any]) -> None:
-        """Add a column behind the others."""
+        """Append a column."""
         self.types[name] = kind
         for row in self.rows.values():
             row[name] = new(row)
 
-    def rename_column(self, name: str, wanted: str) -> None:
-        """Give a column another name, at its place."""
-        self.types = {wanted if key == name else key: kind for key, kind in self.types.items()}
+    def rename_column(self, name: str, new_name: str) -> None:
+        """Rename a column and keep its position."""
+        self.types = {new_name if key == name else key: kind for key, kind in self.types.items()}
         self.rows = {
-            key: {(wanted if each == name else each): value for each, value in row.items()}
+            key: {(new_name if each == name else each): value for each, value in row.items()}
             for key, row in self.rows.items()
         }
 
     def drop_column(self, name: str) -> None:
-        """Remove a column."""
+        """Drop a column."""
         del self.types[name]
         for row in self.rows.values():
             del row[name]

@@ -1,4 +1,4 @@
-"""Small tables for tests of the layers above files, made without the layers above the table.
+"""Small tables for tests, created without the layers above `table`.
 
 location = TableLocation.open("memory://shelf/t.lance")
 first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 10))
@@ -27,7 +27,7 @@ SIMPLE_SCHEMA: Final = Schema.from_arrow(pa.schema([("id", pa.int64()), ("name",
 
 
 def simple_rows(start: int, stop: int) -> pa.Table:
-    """Return rows of `SIMPLE_SCHEMA` with the ids from `start` to before `stop`.
+    """Return rows of `SIMPLE_SCHEMA` with the ids `start` to `stop - 1`.
 
     >>> simple_rows(3, 4).to_pylist()
     [{'id': 3, 'name': 'row 3'}]
@@ -37,7 +37,7 @@ def simple_rows(start: int, stop: int) -> pa.Table:
 
 
 def write_fragment(location: TableLocation, rows: pa.Table, schema: Schema) -> Fragment:
-    """Write a data file and return the fragment of it, without an id."""
+    """Write a data file and return its fragment, without an id."""
     name = data_file_name(uuid.uuid4())
     writer = create_data_file(location.store, f"data/{name}", schema)
     try:
@@ -57,20 +57,20 @@ def write_fragment(location: TableLocation, rows: pa.Table, schema: Schema) -> F
 
 
 def new_transaction(read_version: int, operation: Operation) -> Transaction:
-    """Return a transaction with an id of its own."""
+    """Return a transaction with a new id."""
     return Transaction(read_version, str(uuid.uuid4()), operation)
 
 
 def create_table(
     location: TableLocation, schema: Schema, *tables: pa.Table, stable_row_ids: bool = False
 ) -> Snapshot:
-    """Commit the first version of a table, a fragment for each of `tables`."""
+    """Commit the first version of a table, with one fragment per table in `tables`."""
     fragments = tuple(write_fragment(location, rows, schema) for rows in tables)
     options = CommitOptions(stable_row_ids=stable_row_ids)
     return commit(location, new_transaction(0, Overwrite(fragments, schema)), options)
 
 
 def append_rows(location: TableLocation, snapshot: Snapshot, rows: pa.Table) -> Snapshot:
-    """Commit more rows, computed from a version."""
+    """Commit more rows based on a version."""
     fragment = write_fragment(location, rows, snapshot.schema)
     return commit(location, new_transaction(snapshot.version, Append((fragment,))))

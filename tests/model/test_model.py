@@ -84,13 +84,13 @@ def executions():
     found = set()
 
     def keep(cast, events) -> None:
-        if not isinstance(cast.told["b"], Snapshot):
+        if not isinstance(cast.outcomes["b"], Snapshot):
             return
         steps = list(filter(None, map(step_of, events)))
         last = max(place for place, event in enumerate(events) if event.actor == "actor 0")
-        told = cast.told["a"]
-        assert isinstance(told, (Snapshot, CommitConflictError))
-        said = ACKNOWLEDGED if isinstance(told, Snapshot) else REFUSED
+        outcome = cast.outcomes["a"]
+        assert isinstance(outcome, (Snapshot, CommitConflictError))
+        said = ACKNOWLEDGED if isinstance(outcome, Snapshot) else REFUSED
         before = len(list(filter(None, map(step_of, events[: last + 1]))))
         steps.insert(before, 1000 + 100 * TOLD + said)
         found.add(tuple(steps))
@@ -110,7 +110,7 @@ def step_of(event):
     if found is None or found.version < 2:
         return None
     if event.operation == "put_if_absent":
-        kind = TAKEN if event.told == "AlreadyExistsError" else PUT
+        kind = TAKEN if event.outcome == "AlreadyExistsError" else PUT
     elif event.operation == "delete":
         kind = DELETE
     else:

@@ -1,4 +1,4 @@
-"""A flipped bit in a file of ours is never a wrong value.
+"""A flipped bit in a data file never yields a wrong value.
 
 Files with columns of every layout are flipped one bit at a time, at random positions and at every
 byte of the tail, where one bit changes what all others mean. Reading all of it, and some rows of

@@ -20,7 +20,7 @@ from tests.kit.codec_suite import (
     check_damaged_blocks,
     check_damaged_chunks,
     check_damaged_values,
-    check_picks,
+    check_takes,
     check_values,
 )
 
@@ -54,7 +54,7 @@ def test_decoding_undoes_encoding_in_chunks(case, data) -> None:
 def test_picked_values_are_those_of_a_full_decode(case, data) -> None:
     block = data.draw(case.chunks.filter(lambda block: block.count > 0))
     rows = data.draw(st.lists(st.integers(0, block.count - 1), min_size=1, max_size=20))
-    check_picks(case, block, np.array(rows, np.int64), data.draw(LIMITS))
+    check_takes(case, block, np.array(rows, np.int64), data.draw(LIMITS))
 
 
 @pytest.mark.parametrize("case", IN_BLOCKS, ids=str)

@@ -222,7 +222,7 @@ def run(version, stable, steps):
 @pytest.mark.parametrize(("version", "stable"), KINDS)
 @settings(max_examples=8)
 @given(steps=STEPS)
-def test_column_changes_do_what_a_plain_model_says(version, stable, steps):
+def test_column_changes_match_the_model(version, stable, steps):
     run(version, stable, steps)
 
 
@@ -230,5 +230,5 @@ def test_column_changes_do_what_a_plain_model_says(version, stable, steps):
 @pytest.mark.parametrize(("version", "stable"), KINDS)
 @settings(max_examples=150)
 @given(steps=STEPS)
-def test_many_column_changes_do_what_a_plain_model_says(version, stable, steps):
+def test_many_column_changes_match_the_model(version, stable, steps):
     run(version, stable, steps)

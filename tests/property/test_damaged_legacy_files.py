@@ -1,4 +1,4 @@
-"""A 0.1 file that was damaged is read, or refused with a typed error; it has no checksums.
+"""A damaged 0.1 file, which has no checksums, is read or raises a typed error.
 
 Each round cuts, flips, overwrites or copies bytes of a file with columns of every kind, mostly near
 the end, where positions and counts are. What is read then must at least be valid for Arrow.

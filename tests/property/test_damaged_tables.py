@@ -1,4 +1,4 @@
-"""Damage to what leads to the rows of a table of ours is never a wrong answer.
+"""Damage to table metadata never yields wrong rows.
 
 The files beside the data are small, so each is cut, flipped and taken away in many places. What is
 asked of the table afterwards must be answered as before, or raise an error that names the file.

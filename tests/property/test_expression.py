@@ -19,7 +19,7 @@ from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.expr.parse import parse
 from lancelet.expr.simplify import simplify, simplify_filter, split_conjuncts
 from lancelet.scan.prune import ColumnZones, Zones, prune
-from tests.kit.expressions import PREDICATES, SCHEMA, batches, truth_of
+from tests.kit.expressions import PREDICATES, SCHEMA, batches, expected_value
 
 
 @given(PREDICATES)
@@ -37,7 +37,7 @@ def test_sql_of_a_bound_expression_binds_back_to_it(predicate):
 def test_evaluation_agrees_with_the_definition_row_by_row(predicate, batch):
     found = evaluate(bind_filter(predicate, SCHEMA), batch)
     assert found.type == pa.bool_()
-    assert found.to_pylist() == [truth_of(predicate, row) for row in batch.to_pylist()]
+    assert found.to_pylist() == [expected_value(predicate, row) for row in batch.to_pylist()]
 
 
 @given(PREDICATES, batches())
@@ -83,17 +83,17 @@ def test_an_expression_for_pyarrow_keeps_the_same_rows(predicate, batch):
         return
     table = pa.Table.from_batches([batch.append_column("row", pa.array(range(batch.num_rows)))])
     rows = table.filter(translated)["row"].to_pylist()
-    truths = [truth_of(predicate, row) for row in batch.to_pylist()]
+    truths = [expected_value(predicate, row) for row in batch.to_pylist()]
     assert rows == [row for row, truth in enumerate(truths) if truth]
 
 
 @given(PREDICATES, batches())
-def test_an_expression_of_pyarrow_means_what_it_was_made_from(predicate, batch):
+def test_an_expression_of_pyarrow_preserves_its_meaning(predicate, batch):
     translated = to_arrow(compile_filter(predicate, SCHEMA))
     if translated is None:
         return
     back = evaluate(compile_filter(from_arrow(translated), SCHEMA), batch)
-    truths = [bool(truth_of(predicate, row)) for row in batch.to_pylist()]
+    truths = [bool(expected_value(predicate, row)) for row in batch.to_pylist()]
     assert back.fill_null(False).to_pylist() == truths
 
 

@@ -1,4 +1,4 @@
-"""What one side writes, the other reads: generated tables, both ways, every version.
+"""Generated tables written by one implementation are read by the other, in every version.
 
 Each example is written by lancelet and read by lancelet and pylance, then written by pylance and
 read by lancelet, all compared with the table itself.
@@ -19,7 +19,7 @@ from tests.kit.strategies import (
     LEAVES,
     LIST_ITEMS,
     VIEWS,
-    Spread,
+    Distribution,
     arrays,
     assert_same_rows,
     compacted_table,
@@ -132,7 +132,7 @@ def test_every_type_makes_it_both_ways(version, wrapper, tmp_path):
         key = version.value, str(data_type)
         known |= {key: KNOWN_GAPS[key]} if key in KNOWN_GAPS else {}
         nulls = 0.0 if version is FileVersion.V2_0 and holds_struct(data_type) else 0.2
-        array = random_array(rng, data_type, 300, Spread(50, False, 12, 3, nulls))
+        array = random_array(rng, data_type, 300, Distribution(50, False, 12, 3, nulls))
         try:
             check(pa.table({"x": array}), version, tmp_path)
         except (AssertionError, ValueError, NotImplementedError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What is read costs no more than it is large, whatever it says of itself, or is refused.
+"""Reading hostile bytes takes time and memory proportional to their size, or raises an error.
 
 Files of every kind, written without checksums by the reference where it writes them, are changed
 so that all around the change is whole: numbers of messages, of tables of files and of JSON are made
@@ -280,14 +280,14 @@ def trial(original: Path, place: Path, target: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_read_costs_no_more_than_it_is_large(tables, tmp_path, target):
+def test_the_cost_of_a_read_is_bounded_by_its_size(tables, tmp_path, target):
     for seed in range(3):
         trial(tables(target), tmp_path / "t", target, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_read_costs_no_more_than_it_is_large_at_length(tables, tmp_path, target):
+def test_the_cost_of_a_read_is_bounded_by_its_size_at_length(tables, tmp_path, target):
     for seed in range(3, 400):
         trial(tables(target), tmp_path / "t", target, seed)
 

@@ -72,14 +72,14 @@ def check(call):
 
 @EXAMPLES
 @given(URIS, PASSWORDS)
-def test_a_database_of_versions_tells_no_password(uri, password):
+def test_an_external_manifest_store_hides_passwords(uri, password):
     options = {"manifest_store": uri.format(password)}
     check(lambda: lancelet.dataset("memory://secrets/none", storage_options=options))
 
 
 @EXAMPLES
 @given(OPTIONS, ENDPOINTS, PASSWORDS)
-def test_an_endpoint_tells_no_password(option, endpoint, password):
+def test_an_endpoint_hides_passwords(option, endpoint, password):
     uri, name = option
     options = {name: endpoint.format(password), "aws_secret_access_key": SECRET}
     check(lambda: lancelet.dataset(uri, storage_options=options))
@@ -87,7 +87,7 @@ def test_an_endpoint_tells_no_password(option, endpoint, password):
 
 @EXAMPLES
 @given(TABLES)
-def test_a_uri_of_a_table_tells_no_password(uri):
+def test_a_table_uri_hides_passwords(uri):
     options = {"client_max_retries": "0", "timeout": "1s", "aws_endpoint": "http://127.0.0.1:1"}
     check(lambda: lancelet.dataset(uri.format(SECRET), storage_options=options))
 

@@ -1,4 +1,4 @@
-"""No byte of memory that was never written is in the values of a damaged file.
+"""Values of a damaged file contain no uninitialized memory.
 
 Each damaged file is read by two processes whose allocators fill memory with different bytes. Where
 their results differ, a result has bytes that no one wrote.

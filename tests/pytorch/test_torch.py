@@ -226,7 +226,7 @@ def test_codes_made_step_by_step_are_those_of_one_pass(rows, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("metric", ["L2", "cosine", "dot"])
-def test_an_index_trained_on_a_device_finds_what_is_near(rows, metric: str) -> None:
+def test_an_index_trained_on_a_device_finds_near_vectors(rows, metric: str) -> None:
     rows.create_index(
         "v", "IVF_PQ", metric=metric, num_partitions=4, num_sub_vectors=4, accelerator="cpu"
     )

@@ -1,4 +1,4 @@
-"""Goal: no history of writers, readers and cleanups breaks a promise of the table.
+"""Goal: no history of writers, readers and cleanups violates a guarantee of the table.
 
 Method: histories that follow from seeds are run in virtual time over a store whose requests fail,
 lose their replies or arrive late, by actors that are paused for hours or killed. After each change
@@ -24,7 +24,7 @@ def test_no_history_breaks_a_promise() -> None:
     check(range(25))
 
 
-def test_what_histories_found_stays_mended() -> None:
+def test_histories_of_fixed_defects_have_no_violations() -> None:
     """1111: a version was removed between reads of its manifest and of its transaction, and ours,
     which came late under its number, was taken for a version.
 

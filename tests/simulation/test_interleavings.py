@@ -1,4 +1,4 @@
-"""Goal: small scenarios hold in every order of their requests, with each of them failing once.
+"""Goal: small scenarios are correct in every interleaving, with each request failing once.
 
 Each search ends by itself: it is complete for its actors, and for at most one request that is
 refused or whose reply is lost. What is left out differs only in the order of requests that do not
@@ -58,7 +58,7 @@ def test_a_writer_and_a_reader_of_an_external_store_with_every_fault(stage) -> N
     assert counts.states > 200
 
 
-def test_a_search_finds_what_no_longer_looks_for_records(stage, monkeypatch) -> None:
+def test_a_search_finds_commits_that_ignore_records(stage, monkeypatch) -> None:
     monkeypatch.setattr(removals.Removals, "load", staticmethod(lambda *_: removals.Removals()))
     with pytest.raises((AssertionError, LookupError)) as caught:
         search(stage, "a_tag_and_a_cleanup")
@@ -82,8 +82,8 @@ def test_bounds_leave_out_orders_and_nothing_else(stage) -> None:
     assert some > few
 
 
-def test_one_interruption_finds_who_does_not_look_whether_it_came_too_late(stage) -> None:
-    plant = planted("a commit does not look whether it came too late")
+def test_one_interruption_finds_an_undetected_late_commit(stage) -> None:
+    plant = planted("a commit does not check whether it was late")
     with plant, pytest.raises(AssertionError):
         search(stage, "a_commit_and_cleanups", switches_max=1)
     search(stage, "a_commit_and_cleanups", switches_max=1)
@@ -106,14 +106,14 @@ def test_a_log_that_two_begin_while_it_is_dropped_has_no_rows() -> None:
     assert search_shards(ShardStage.built(()), "xyd", switches_max=1).states > 1_000
 
 
-def test_a_search_finds_who_begins_a_shard_that_is_not_noted(monkeypatch) -> None:
+def test_a_search_finds_an_unrecorded_shard(monkeypatch) -> None:
     """A drop that has listed the shards takes the log from those that begin later."""
-    monkeypatch.setattr(writer, "note_shard", lambda *_: None)
+    monkeypatch.setattr(writer, "record_shard", lambda *_: None)
     with pytest.raises(AssertionError, match="after"):
         search_shards(ShardStage.built(()), "xd")
 
 
-def test_a_search_finds_who_collects_what_is_not_merged(shards) -> None:
+def test_a_search_finds_a_collection_of_unmerged_tables(shards) -> None:
     plant = planted("flushed tables are collected before they are merged")
     with plant, pytest.raises(AssertionError, match="after"):
         search_shards(shards, "mc")

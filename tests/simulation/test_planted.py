@@ -1,4 +1,4 @@
-"""Goal: what judges histories would see the defects that were mended.
+"""Goal: the judge of histories detects reintroduced defects.
 
 Method: mends are taken back one at a time. The history of a seed that found the defect then breaks
 a promise, and does not with the mend. Where an operation makes other requests than it did, other
@@ -15,7 +15,7 @@ MORE = 150
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_a_mend_that_is_taken_back_is_found(name) -> None:
+def test_a_reintroduced_defect_is_found(name) -> None:
     for seed in range(SEEDS[name], SEEDS[name] + MORE):
         scenario = Scenario.of(seed)
         with planted(name):

@@ -1,4 +1,4 @@
-"""Goal: the page that says how much was run gives the figures of the runs that were recorded."""
+"""Goal: the documentation gives the figures of the recorded simulation runs."""
 
 import json
 from pathlib import Path

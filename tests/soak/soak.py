@@ -1,4 +1,4 @@
-"""A long run: processes that write, read, compact and clean up, and are killed and paused.
+"""A soak run: processes that write, read, compact and clean up while they are killed and paused.
 
     python tests/soak/soak.py --seconds 600 --record tests/soak/results.json
 

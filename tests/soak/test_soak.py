@@ -1,4 +1,4 @@
-"""Goal: what processes were told holds, however they are killed and paused.
+"""Goal: acknowledged results hold while processes are killed and paused.
 
 Method: `soak.py` for half a minute; `make soak` runs it for as long as is asked for. What judges it
 is shown histories that break a promise.
@@ -57,14 +57,14 @@ APPENDED, BUMPED = ("append", "acknowledged"), ("bump", "acknowledged")
         ([APPENDED, ("drop", "refused")], [], "acknowledged are not there"),
     ],
 )
-def test_what_breaks_a_promise_is_seen(soak, steps, values, said):
+def test_violations_are_detected(soak, steps, values, said):
     found = {"t": {1: values} if values else {}}
     wrong = soak.judged(soak.replayed(events(*steps)), found)
     assert [each for each in wrong if said is None or said in each] == wrong
     assert bool(wrong) == (said is not None)
 
 
-def test_rows_of_nobody_and_versions_that_change_are_seen(soak):
+def test_unexpected_rows_and_changed_versions_are_detected(soak):
     assert soak.judged({}, {"t": {7: [0] * 4}}) == ["t, batch 7: nobody wrote it"]
     reads = [{"table": "t", "version": 3, "digest": each} for each in ("a", "b", "a")]
     assert len(soak.inconsistent(reads)) == 1

@@ -34,7 +34,7 @@ def test_parquet_is_loaded_in_tasks_of_a_session_and_checked(spark, uri, tmp_pat
     assert pq.read_table(tmp_path / "out").num_rows == 40
 
 
-def test_what_only_spark_reads_is_loaded_by_its_reader(spark, uri, tmp_path):
+def test_formats_supported_only_by_spark_use_its_reader(spark, uri, tmp_path):
     (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
     options = {"header": "true", "inferSchema": "true"}
     load(str(tmp_path / "a.csv"), uri, source_format="csv", read_options=options, spark=spark)

@@ -46,7 +46,7 @@ def plan_of(frame, capsys):
     return capsys.readouterr().out
 
 
-def test_what_is_too_much_is_for_tasks(spark, uri, capsys):
+def test_large_reads_run_in_tasks(spark, uri, capsys):
     assert "MapInArrow" not in plan_of(ls.scan(spark, uri, filter="id > 30"), capsys)
     for options in ({"bytes_on_driver": 0}, {"bytes_on_driver": 10}):
         frame = ls.scan(spark, uri, filter="id > 30", **options)

@@ -431,7 +431,7 @@ def test_versions_get_names_and_come_back(run, table):
         run("DELETE FROM <t> VERSION AS OF 1")
 
 
-def test_tables_are_kept_in_shape(run, table):
+def test_maintenance_statements_run(run, table):
     run("DELETE FROM <t> WHERE id IN (3, 12)")
     assert run("OPTIMIZE <t> WHERE id >= 10 WITH (target_rows_per_fragment = 10)")[0][1:3] == (2, 1)
     assert [each.physical_rows for each in lance.dataset(table).get_fragments()] == [5, 5, 9]

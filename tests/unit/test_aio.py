@@ -1,4 +1,4 @@
-"""Goal: what a dataset does can be awaited, side by side, and cancelled between batches."""
+"""Goal: dataset operations can be awaited concurrently and cancelled between batches."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Programs that import `lance` run on lancelet, in each process that they start."""
+"""Programs that import `lance` run on lancelet in all their processes."""
 
 import subprocess
 import sys

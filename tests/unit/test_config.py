@@ -1,4 +1,4 @@
-"""How wide a process works, by what its environment says."""
+"""The number of threads of a process, as set by its environment."""
 
 import subprocess
 import sys

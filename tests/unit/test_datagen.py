@@ -46,7 +46,7 @@ def test_sizes_are_rounded_up_to_rows():
     assert is_datagen_supported()
 
 
-def test_what_cannot_be_made_is_refused():
+def test_input_that_cannot_be_made_is_refused():
     schema = pa.schema([("a", pa.decimal128(10, 2))])
     with pytest.raises(InvalidInputError, match="mutually exclusive"):
         rand_batches(schema, batch_size_bytes=1, rows_per_batch=1)

@@ -67,7 +67,7 @@ def test_an_archive_has_files_alone(home, monkeypatch, kind):
         download.download_lindera("ipadic")
 
 
-def test_what_is_missing_is_said(home, monkeypatch):
+def test_missing_files_are_reported(home, monkeypatch):
     def refuse(url, timeout):
         raise OSError(f"no network to {url} within {timeout}")
 

@@ -1,4 +1,4 @@
-"""Requests that no browser page, no other user and no slow client may have answered."""
+"""Requests of browser pages, other users and slow clients are refused."""
 
 import json
 import socket
@@ -208,7 +208,7 @@ def test_a_connection_answers_several_requests(echoing):
     assert b'"bytes": 2' in received
 
 
-def test_an_error_of_the_service_tells_no_details(echoing, caplog):
+def test_an_internal_error_of_the_service_has_no_details(echoing, caplog):
     status, received = ask(echoing, "GET /fail HTTP/1.1")
     assert status == 500
     assert b"secret detail" not in received

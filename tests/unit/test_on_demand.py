@@ -66,12 +66,12 @@ def test_modules_are_attributes(name):
 
 
 @pytest.mark.parametrize("first", ["lancelet.dataset.write.write", "lancelet.blob", "lancelet"])
-def test_a_function_keeps_its_name_beside_the_module_of_that_name(first):
+def test_a_function_and_a_module_can_share_a_name(first):
     program = f"import {first}, lancelet, inspect; print(inspect.isfunction(lancelet.dataset))"
     assert run(program).strip() == "True"
 
 
-def test_what_is_not_there_is_missing():
+def test_unknown_names_are_import_errors():
     assert not hasattr(lancelet, "no_such_name")
     with pytest.raises(ImportError, match="no_such_name"):
         from lancelet import no_such_name  # noqa: F401
@@ -114,7 +114,7 @@ def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_pa
     assert run(textwrap.dedent(program)).strip() == "[]"
 
 
-def test_reading_a_table_loads_neither_pandas_nor_what_arrow_has_beside_its_cores(tmp_path):
+def test_reading_a_table_loads_neither_pandas_nor_optional_parts_of_arrow(tmp_path):
     table = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", "d"]})
     lancelet.write_dataset(table, tmp_path / "t", max_rows_per_file=2)
     program = f"""
@@ -221,7 +221,7 @@ def __getattr__(name):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.parametrize("imports", [ON_DEMAND, WITHIN_A_FUNCTION])
-def test_a_fork_waits_for_what_other_threads_import(tmp_path, imports):
+def test_a_fork_waits_for_imports_of_other_threads(tmp_path, imports):
     package = tmp_path / "slowly"
     package.mkdir()
     (package / "__init__.py").write_text(imports)

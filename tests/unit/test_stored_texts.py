@@ -1,4 +1,4 @@
-"""Numbers and JSON in texts that were stored are bounded, whichever file they come from."""
+"""Numbers and JSON in stored texts are bounded for every kind of file."""
 
 import uuid
 

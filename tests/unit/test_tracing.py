@@ -36,7 +36,7 @@ def traced(tmp_path):
         return json.loads(done.stdout), json.load(file), uri
 
 
-def test_events_are_told_in_order_and_written_for_chrome(traced):
+def test_events_are_recorded_in_order_and_written_for_chrome(traced):
     events, trace, uri = traced
     said = [args.get("event") or (args["mode"], args["type"]) for _, args in events]
     assert said == [
@@ -55,7 +55,7 @@ def test_events_are_told_in_order_and_written_for_chrome(traced):
     assert all(entry["dur"] >= 0 and entry["ts"] >= 0 for entry in spans)
 
 
-def test_nobody_is_told_without_listeners():
+def test_without_sinks_nothing_is_recorded():
     from lancelet.io.memory import MemoryStore
     from lancelet.io.trace_events import EventSinks
 

@@ -58,7 +58,7 @@ class PandasBFloat16Type(ExtensionDtype):  # type: ignore[misc]  # pandas is unt
     def construct_from_string(cls, string: str) -> Self:
         """Return the dtype, or raise if the name differs."""
         if string != _NAME:
-            raise DtypeNameError("unknown dtype name", name=string, known=_NAME)
+            raise DtypeNameError("unknown dtype name", name=string, expected=_NAME)
         return cls()
 
 

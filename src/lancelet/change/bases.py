@@ -67,7 +67,7 @@ def find_base(bases: Mapping[int, BasePath], name: str) -> BasePath:
             if matches(base):
                 return base
     available = sorted(base.name or base.path for base in bases.values())
-    raise BaseError(f"Base reference {name!r} not found in available bases", known=available)
+    raise BaseError(f"Base reference {name!r} not found in available bases", available=available)
 
 
 def number_bases(bases: Sequence[BasePath]) -> tuple[BasePath, ...]:
@@ -112,7 +112,7 @@ def update_base_paths(
             raise BaseError("a base is given twice", id=base.id, name=base.name)
         moved[base.id] = replace(base, path=absolute_path(path))
     if not moved:
-        raise BaseError("no base path is given", known=sorted(bases))
+        raise BaseError("no base path is given", available=sorted(bases))
     return publish(
         snapshot, UpdateBases(tuple(moved.values()), replaces=True), properties=properties
     )
@@ -121,7 +121,7 @@ def update_base_paths(
 def base_with_id(bases: Mapping[int, BasePath], base_id: int) -> BasePath:
     """Return the base with an id; raise `BaseError` if it is not registered."""
     if base_id not in bases:
-        raise BaseError("no base has this id", id=base_id, known=sorted(bases))
+        raise BaseError("no base has this id", id=base_id, available=sorted(bases))
     return bases[base_id]
 
 

@@ -350,7 +350,7 @@ def _primitive_converter(source: pa.DataType, target: pa.DataType) -> Converter 
     if _T.is_floating(source) and _T.is_floating(target) and source.bit_width > target.bit_width:
         return lambda array: _narrow(array, target)
     if _T.is_integer(source) and _T.is_decimal(target):
-        # Arrow requires a precision for the largest integer, whatever the values are.
+        # Arrow requires a precision for the largest integer, independent of the values.
         wide = pa.decimal256(min(_DECIMAL_DIGITS, _INTEGER_DIGITS + target.scale), target.scale)
         return lambda array: array.cast(wide).cast(target)
     if _has_safe_cast(source, target):

@@ -184,7 +184,7 @@ def _path_of(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
         path = schema.fields_on_path(format_path([column]) if column in schema.names else column)
     except FieldNotFoundError as error:
         raise UnknownColumnError(
-            f"Column '{column}' does not exist in dataset schema", known=schema.names[:100]
+            f"Column '{column}' does not exist in dataset schema", available=schema.names[:100]
         ) from error
     if any(field.logical_type != logical_type.STRUCT for field in path[:-1]):
         raise InvalidInputError("within a column, only struct fields can be updated", column=column)

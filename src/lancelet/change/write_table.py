@@ -64,7 +64,7 @@ class WriteMode(Enum):
         except ValueError:
             modes = [member.value for member in WriteMode]
             hint = similar_names(mode, modes)
-            raise InvalidInputError(f"Invalid mode {mode}{hint}", known=modes) from None
+            raise InvalidInputError(f"Invalid mode {mode}{hint}", expected=modes) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) ->
         missing = sorted(set(names) - set(source.schema.names))
         if missing:
             raise InvalidInputError(
-                "unknown column of the source", missing=missing, known=source.schema.names
+                "unknown column of the source", missing=missing, available=source.schema.names
             )
         schema = pa.schema([source.schema.field(name) for name in names])
         batches: Iterator[pa.RecordBatch] = (batch.select(names) for batch in source)

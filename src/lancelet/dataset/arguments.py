@@ -122,11 +122,11 @@ def checks_kinds(function: F) -> F:
     code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]
     accepted = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    takes_others = bool(code.co_flags & CO_VARKEYWORDS)
+    takes_any = bool(code.co_flags & CO_VARKEYWORDS)
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        if not takes_others and not options.keys() <= accepted:
+        if not takes_any and not options.keys() <= accepted:
             refuse_unknown(function.__name__, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in KINDS:

@@ -373,7 +373,7 @@ class MergeInsertBuilder:
             merged = change.merge.execute.merge_rows(
                 dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
             )
-        dataset.look_at(merged.snapshot)
+        dataset.set_snapshot(merged.snapshot)
         return _result(merged.statistics)
 
     def execute_uncommitted(
@@ -720,15 +720,15 @@ class MutationMethods:
         """
         return MergeInsertBuilder(self, on)  # type: ignore[arg-type]  # the mixin is a dataset
 
-    def look_at(self, snapshot: Snapshot) -> None:
-        """Check out another snapshot, in place.
+    def set_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace the snapshot of this dataset object.
 
         Args:
             snapshot: The snapshot, such as the result of a commit.
 
         Example:
             ```python
-            dataset.look_at(lance.dataset(dataset.uri, version=1).snapshot)
+            dataset.set_snapshot(lance.dataset(dataset.uri, version=1).snapshot)
             dataset.version  # 1
             ```
         """

@@ -363,8 +363,8 @@ def _case(case: ex.Case, batch: _Batch) -> Value:
     conditions: list[pa.Array] = []
     values: list[pa.Array] = []
     for when, then in case.branches:
-        holds = pc.fill_null(_where(when, remaining, batch), False)
-        matched = pc.and_(remaining, holds)
+        is_true = pc.fill_null(_where(when, remaining, batch), False)
+        matched = pc.and_(remaining, is_true)
         conditions.append(matched)
         values.append(broadcast(_where(then, matched, batch), batch.num_rows))
         remaining = pc.and_not(remaining, matched)

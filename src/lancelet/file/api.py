@@ -403,7 +403,7 @@ def _verify(selector: str) -> Verify:
         return Verify(selector)
     except ValueError as error:
         raise InvalidInputError(
-            "unknown verification mode", verify=selector, known=[v.value for v in Verify]
+            "unknown verification mode", verify=selector, expected=[v.value for v in Verify]
         ) from error
 
 

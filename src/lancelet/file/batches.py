@@ -25,25 +25,25 @@ def rebatch(
     >>> [part.num_rows for part in rebatch([batch, batch], 4)]
     [4, 2]
     """
-    held: list[pa.RecordBatch] = []
-    held_rows = held_bytes = 0
+    buffered: list[pa.RecordBatch] = []
+    buffered_rows = buffered_bytes = 0
     for batch in batches:
         start = 0
-        while held_rows + batch.num_rows - start >= size:
-            stop = start + size - held_rows
-            held.append(batch.slice(start, stop - start))
-            yield _joined(held)
-            held, held_rows, held_bytes, start = [], 0, 0, stop
+        while buffered_rows + batch.num_rows - start >= size:
+            stop = start + size - buffered_rows
+            buffered.append(batch.slice(start, stop - start))
+            yield _joined(buffered)
+            buffered, buffered_rows, buffered_bytes, start = [], 0, 0, stop
         if start < batch.num_rows:
-            held.append(batch.slice(start))
-            held_rows += batch.num_rows - start
+            buffered.append(batch.slice(start))
+            buffered_rows += batch.num_rows - start
             if bytes_max is not None:
-                held_bytes += held[-1].nbytes
-                if held_bytes >= bytes_max:
-                    yield _joined(held)
-                    held, held_rows, held_bytes = [], 0, 0
-    if held:
-        yield _joined(held)
+                buffered_bytes += buffered[-1].nbytes
+                if buffered_bytes >= bytes_max:
+                    yield _joined(buffered)
+                    buffered, buffered_rows, buffered_bytes = [], 0, 0
+    if buffered:
+        yield _joined(buffered)
 
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -173,7 +173,7 @@ class RowReader(ABC):
             if len(split_arrays) == 1:
                 return [pa.chunked_array([array], array.type) for array in split_arrays[0]]
             return [
-                pa.chunked_array([piece[index] for piece in split_arrays], data_type)
+                pa.chunked_array([array[index] for array in split_arrays], data_type)
                 for index, data_type in enumerate(selection.data_types)
             ]
 

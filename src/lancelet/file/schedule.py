@@ -165,11 +165,11 @@ def _split_of_batches(target: int, batch_size: int) -> int:
 
 def _groups(row_bytes: Sequence[float], rows: int) -> list[range]:
     groups: list[range] = []
-    start, held = 0, 0.0
+    start, group_bytes = 0, 0.0
     for index, width in enumerate(row_bytes):
-        if held and held + width * rows > 2 * TASK_BYTES:
+        if group_bytes and group_bytes + width * rows > 2 * TASK_BYTES:
             groups.append(range(start, index))
-            start, held = index, 0.0
-        held += width * rows
+            start, group_bytes = index, 0.0
+        group_bytes += width * rows
     groups.append(range(start, len(row_bytes)))
     return groups

@@ -107,14 +107,14 @@ class FragmentList(Sequence[Fragment]):
         """Return one fragment, decoded on first access, or a list of the selected fragments."""
         if isinstance(index, slice):
             return self.select(np.arange(len(self), dtype=np.int64)[index])
-        place = range(len(self))[index]
-        fragment = self._parsed.get(place)
+        number = range(len(self))[index]
+        fragment = self._parsed.get(number)
         if fragment is None:
-            start = int(self.position[place])
-            fragment = Fragment.parse(self.wire[start : start + int(self.size[place])].data)
+            start = int(self.position[number])
+            fragment = Fragment.parse(self.wire[start : start + int(self.size[number])].data)
             if len(self._parsed) >= _CACHED_FRAGMENTS_MAX:
                 self._parsed.clear()
-            self._parsed[place] = fragment
+            self._parsed[number] = fragment
         return fragment
 
     def __iter__(self) -> Iterator[Fragment]:
@@ -207,7 +207,7 @@ class FragmentList(Sequence[Fragment]):
     def changed(
         self, *, replaced: Mapping[int, Fragment] | None = None, removed: Iterable[int] = ()
     ) -> FragmentList:
-        """Return the list with some fragments replaced in place and some removed, by id.
+        """Return the list with some fragments replaced in number and some removed, by id.
 
         An unknown id is an error: the caller works on another version.
         """

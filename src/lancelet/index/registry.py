@@ -69,7 +69,7 @@ def kind_by_name(name: str) -> AnyKind:
     kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
         hint = similar_names(name, sorted(_BY_NAME))
-        raise UnsupportedError(f"unknown index type{hint}", found=name, known=sorted(_BY_NAME))
+        raise UnsupportedError(f"unknown index type{hint}", found=name, expected=sorted(_BY_NAME))
     return kind
 
 

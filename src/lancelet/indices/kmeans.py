@@ -44,7 +44,9 @@ class KMeans:
         """Create a model with `k` clusters, optionally with initial centroids."""
         metric = _METRICS.get(metric_type.lower())
         if metric is None:
-            raise InvalidInputError(f"Invalid metric_type: {metric_type}", known=sorted(_METRICS))
+            raise InvalidInputError(
+                f"Invalid metric_type: {metric_type}", expected=sorted(_METRICS)
+            )
         if k < 1:
             raise InvalidInputError("the number of clusters must be at least 1", k=k)
         self.k = k

@@ -117,7 +117,7 @@ def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
         raise UnknownSchemeError(
             "no store supports this scheme, and no installed fsspec file system does",
             scheme=location.scheme,
-            known=supported,
+            expected=supported,
             reason=str(error),
         ) from error
     except OSError as error:

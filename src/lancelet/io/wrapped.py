@@ -143,8 +143,8 @@ class WrappedStore(Store):
         """Whether `list_names` is much cheaper than `list`."""
         return self.inner.lists_names
 
-    def list_names(self, folder: str) -> list[str]:
-        """Return the names in a directory; the interceptor receives a `list`."""
+    def list_names(self, folder: str) -> Sequence[str]:
+        """Return the sorted names in a directory; the interceptor receives a `list`."""
         return self._request("list", folder, lambda: self.inner.list_names(folder))
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:

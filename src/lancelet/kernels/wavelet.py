@@ -25,14 +25,14 @@ STEPS_PER_ROW: Final = 256
 class WaveletTree:
     """The wavelet tree of the Burrows-Wheeler transform of a text.
 
-    Node i has `bits[i]` bits in `words[starts[i] : starts[i + 1]]`, one per byte below it: 0 if the
-    byte is below the first of `children[2 * i : 2 * i + 2]`, 1 if below the second. A child is a
-    node index, above that of its parent, or -1 - byte. `ranks` has the number of set bits before
+    Node i has `bits[i]` bits in `bit_words[starts[i] : starts[i + 1]]`, one per byte below it: 0 if
+    the byte is below the first of `children[2 * i : 2 * i + 2]`, 1 if below the second. A child is
+    a node index, above that of its parent, or -1 - byte. `ranks` has the number of set bits before
     each word and in each node. `counts` has the number of bytes below each byte value, and in
     total.
     """
 
-    words: UInt64s
+    bit_words: UInt64s
     ranks: UInt32s
     starts: Int64s
     bits: Int64s
@@ -47,4 +47,4 @@ class WaveletTree:
     @property
     def memory_bytes(self) -> int:
         """Memory in bytes."""
-        return self.words.nbytes + self.ranks.nbytes
+        return self.bit_words.nbytes + self.ranks.nbytes

@@ -75,11 +75,11 @@ def check_large_frames(frames: ByteSlices, sizes: Int64s) -> None:
             raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=index)
 
 
-def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
-    """Return the maximum total size of the blocks in consecutive frames, up to `enough`."""
+def _blocks_bytes_max(frame: memoryview, target: int) -> int:
+    """Return the maximum total size of the blocks in consecutive frames, up to `target`."""
     total, end = 0, len(frame)
     start = 0
-    while total < enough and end - start >= 9:
+    while total < target and end - start >= 9:
         word = int.from_bytes(frame[start : start + 4], "little")
         if word & ~0xF == _SKIPPABLE:
             start += 8 + int.from_bytes(frame[start + 4 : start + 8], "little")
@@ -90,7 +90,7 @@ def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
             break
         has_checksum = frame[start + 4] >> 2 & 1
         is_last = False
-        while not is_last and total < enough and end - at >= _BLOCK_HEAD_BYTES:
+        while not is_last and total < target and end - at >= _BLOCK_HEAD_BYTES:
             head = int.from_bytes(frame[at : at + _BLOCK_HEAD_BYTES], "little")
             is_last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
             # A compressed block does not store its size.

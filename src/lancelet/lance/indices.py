@@ -125,7 +125,9 @@ def build_rq_model(dimension: int, num_bits: int = 5, dtype: str = "float32") ->
     if not 1 <= num_bits <= _MOST_BITS:
         raise InvalidInputError(f"num_bits of RQ must be 1 to {_MOST_BITS}", num_bits=num_bits)
     if dtype not in _FLOATS:
-        raise InvalidInputError("the type must be floating-point", dtype=dtype, known=list(_FLOATS))
+        raise InvalidInputError(
+            "the type must be floating-point", dtype=dtype, expected=list(_FLOATS)
+        )
     signs = np.random.default_rng().integers(0, 256, _ROTATION_STEPS * dimension // 8)
     model = {
         "rotate_mat_position": None,

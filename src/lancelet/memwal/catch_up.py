@@ -112,8 +112,8 @@ def _contains_only_merges(
         transaction = version.transaction
         operation = None if transaction is None else transaction.operation
         if isinstance(operation, Update) and operation.compacted_sstables:
-            marks = operation.compacted_sstables
-            if any(each.generation <= caught_up.get(each.shard_id, 0) for each in marks):
+            compacted = operation.compacted_sstables
+            if any(each.generation <= caught_up.get(each.shard_id, 0) for each in compacted):
                 return False
         elif not isinstance(operation, _KEEPS_ROWS):
             return False

@@ -115,9 +115,9 @@ def _rows(current: Snapshot, shard: ShardManifest, table: SsTable) -> tuple[pa.T
     schema = current.schema.to_arrow()
     opened = open_sstable(Shard(current.location, shard.shard_id), table.path, current.schema)
     rows = execute_to_table(plan_scan(opened, ScanOptions()))
-    gone = rows.column(TOMBSTONE) if TOMBSTONE in rows.schema.names else None
-    deleted = rows.slice(0, 0) if gone is None else rows.filter(gone)
-    live = rows if gone is None else rows.filter(pa.compute.invert(gone))
+    tombstones = rows.column(TOMBSTONE) if TOMBSTONE in rows.schema.names else None
+    deleted = rows.slice(0, 0) if tombstones is None else rows.filter(tombstones)
+    live = rows if tombstones is None else rows.filter(pa.compute.invert(tombstones))
     return live.select(schema.names).cast(schema), deleted
 
 

@@ -93,7 +93,7 @@ def check_maintained(base: Snapshot, names: Iterable[str]) -> None:
                 "shards build no indices of that kind; leave it out, and it is only of the base",
                 name=name,
                 kind=None if segment is None else segment.kind.name,
-                known=[BTree().name, Inverted().name, IVF.name],
+                expected=[BTree().name, Inverted().name, IVF.name],
             )
 
 
@@ -134,7 +134,7 @@ def graph_settings(by_index: Mapping[str, Mapping[str, int]] | None) -> dict[str
             if key not in GRAPH_DEFAULTS:
                 raise GraphSettingError(
                     f"unknown HNSW build param {key!r} for index {name!r}",
-                    known=sorted(GRAPH_DEFAULTS),
+                    expected=sorted(GRAPH_DEFAULTS),
                 )
             if value < 1:
                 raise GraphSettingError(f"{key} must be greater than 0", index=name, found=value)
@@ -149,7 +149,7 @@ def _segment(base: Snapshot, name: str) -> TableSegment | None:
     if not listed:
         raise MaintainedIndexError(
             f"Index '{name}' from maintained_indexes not found on dataset",
-            known=sorted({index.name for index in base.indices.indices}),
+            available=sorted({index.name for index in base.indices.indices}),
         )
     return table_segment(base, listed[0])
 

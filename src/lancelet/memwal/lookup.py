@@ -59,8 +59,8 @@ def lookup_row(
     for shard, path in _newest_first(read):
         rows = _rows_of_key(read, shard, path, whole, condition)
         if len(rows):
-            is_gone = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
-            newest = rows.slice(len(rows) - (not is_gone), 1)
+            is_deleted = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
+            newest = rows.slice(len(rows) - (not is_deleted), 1)
             return projection.prune(newest.select(names).cast(plain))
     rows = execute_to_table(
         plan_scan(read.base, ScanOptions(columns=tuple(names), filter=condition))

@@ -34,16 +34,16 @@ class MemTableLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MemTableSize:
     """The number of rows, batches and bytes in memory."""
 
     num_rows: int = 0
     num_batches: int = 0
     num_bytes: int = 0
 
-    def plus(self, write: Write) -> Held:
+    def plus(self, write: Write) -> MemTableSize:
         """Return the size including the rows of a put."""
-        return Held(
+        return MemTableSize(
             self.num_rows + write.num_rows,
             self.num_batches + len(write.batches),
             self.num_bytes + write.num_bytes,
@@ -70,9 +70,9 @@ class MemTable:
     """Rows in insertion order; the cost of an insertion does not depend on the size."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    held: Held = Held()
+    size: MemTableSize = MemTableSize()
 
     def add(self, write: Write) -> None:
         """Add the rows of a put."""
         self.batches += write.batches
-        self.held = self.held.plus(write)
+        self.size = self.size.plus(write)

@@ -307,9 +307,9 @@ def _live_rows(read: MergedRead, newest: NewestRows, names: Sequence[str]) -> li
     return parts
 
 
-def live_in_memory(held: MemoryRows, read: MergedRead) -> pa.Table:
+def live_in_memory(memory: MemoryRows, read: MergedRead) -> pa.Table:
     """Return the newest rows in memory that match the filter."""
-    rows = held.rows
+    rows = memory.rows
     if read.filter is None or not len(rows):
         return rows
     bound = compile_filter(read.filter, read.base.schema.to_arrow())

@@ -90,8 +90,8 @@ def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
     """
     target, source = plain_schema(base), batch.schema
     has_ids = any(_id_of(each) is not None for each in source)
-    gone = _deletions(batch)
-    if not base.primary_key and gone.any():
+    deletions = _deletions(batch)
+    if not base.primary_key and deletions.any():
         raise IrreconcilableError(
             "the shard deleted rows by a primary key, which the table has no more; restore a "
             "version that has the key"
@@ -99,7 +99,7 @@ def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
     columns = []
     for field, arrow in zip(stored_schema(base).fields, target, strict=True):
         if field.name == TOMBSTONE:
-            columns.append(pa.array(gone))
+            columns.append(pa.array(deletions))
             continue
         at = _find(source, field, has_ids)
         of_base = next(each for each in base.fields if each.id == field.id)
@@ -109,7 +109,7 @@ def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
             continue
         column = _fitted(batch.column(at), source.field(at), field, has_ids)
         if not of_base.nullable and column.null_count:
-            _check_without_nulls(column, gone, of_base)
+            _check_without_nulls(column, deletions, of_base)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -153,10 +153,10 @@ def _deletions(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool
     at = batch.schema.get_field_index(TOMBSTONE)
     if at < 0:
         return np.zeros(len(batch), np.bool_)
-    marks = batch.column(at)
-    if not pa.types.is_boolean(marks.type) or marks.null_count:
-        raise IrreconcilableError("deletions are marked by true and false", type=str(marks.type))
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = marks.to_numpy(zero_copy_only=False)
+    mask = batch.column(at)
+    if not pa.types.is_boolean(mask.type) or mask.null_count:
+        raise IrreconcilableError("deletions are marked by true and false", type=str(mask.type))
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = mask.to_numpy(zero_copy_only=False)
     return found
 
 
@@ -225,10 +225,10 @@ def _check_may_be_absent(field: Field) -> None:
 
 
 def _check_without_nulls(
-    column: pa.Array, gone: np.ndarray[tuple[int], np.dtype[np.bool_]], field: Field
+    column: pa.Array, deletions: np.ndarray[tuple[int], np.dtype[np.bool_]], field: Field
 ) -> None:
     is_null = column.is_null().to_numpy(zero_copy_only=False)
-    if field.primary_key is not None or (is_null & ~gone).any():
+    if field.primary_key is not None or (is_null & ~deletions).any():
         raise IrreconcilableError(
             f"rows of the shard have nulls in the column {field.name!r}, which must not be null",
             column=field.name,

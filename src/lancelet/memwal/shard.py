@@ -298,7 +298,7 @@ class Shard:
             except ObjectNotFoundError:
                 raise lost from None
             except StorageError as error:
-                raise CommitOutcomeUnknownError("what is there cannot be read") from error
+                raise CommitOutcomeUnknownError("the existing object cannot be read") from error
             if found != data:
                 raise AlreadyExistsError("another writer was first", path=path) from lost
 

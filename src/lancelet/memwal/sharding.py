@@ -136,9 +136,9 @@ def _evaluate(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema)
     if shard_field.transform == "year":
         return _years(values)
     raise UnsupportedError(
-        "no such transform is known",
+        "unknown sharding transform",
         transform=shard_field.transform,
-        known=["unsharded", "identity", "bucket", "year"],
+        expected=["unsharded", "identity", "bucket", "year"],
     )
 
 
@@ -170,7 +170,7 @@ def _type_named(text: str) -> pa.DataType:
         raise InvalidInputError(
             "no type of a shard's values has this name",
             result_type=text,
-            known=sorted(types_by_name),
+            expected=sorted(types_by_name),
         ) from error
 
 
@@ -207,7 +207,7 @@ def _hashes(values: pa.Array) -> UInt32s:
         return _hash_uint64(np.where(np.isnan(doubles), _NAN64, doubles.view(np.uint64)))
     is_number = _T.is_integer(kind) or _T.is_temporal(kind)
     if not is_number or kind.bit_width > 64:
-        raise UnsupportedError("values of this type cannot be put into buckets", type=str(kind))
+        raise UnsupportedError("the type does not support bucket sharding", type=str(kind))
     if _T.is_temporal(kind):
         values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     if kind.bit_width <= 32:

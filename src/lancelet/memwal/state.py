@@ -214,7 +214,7 @@ def fence_shards(snapshot: Snapshot, shard_ids: Iterable[uuid.UUID]) -> None:
     if left:
         raise LeftShardsError(
             "there are shards of an earlier log, whose merged generations are unknown: "
-            "their rows might take the place of newer ones. Restore a version that has the log "
+            "their rows might overwrite newer ones. Restore a version that has the log "
             "and merge them, or delete their folders below _mem_wal",
             uri=snapshot.location.uri,
             shards=left[:10],

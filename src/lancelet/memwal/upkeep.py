@@ -179,17 +179,17 @@ def _delete_entries(shard: Shard, manifest: ShardManifest) -> int:
 
 
 def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int:
-    gone = [table for table in manifest.sstables if table.generation <= compacted]
-    if not gone:
+    compacted_tables = [table for table in manifest.sstables if table.generation <= compacted]
+    if not compacted_tables:
         return 0
     # Remove the tables from the state first, so that readers do not open deleted tables.
     own = manifest if not manifest.is_active else shard.claim(manifest.spec_id)
     left = tuple(table for table in own.sstables if table.generation > compacted)
     shard.publish(replace(own, version=own.version + 1, sstables=left))
-    for table in gone:
+    for table in compacted_tables:
         shard.store.delete_folder(table.path)
     _delete_attempts(shard, own, left)
-    return len(gone)
+    return len(compacted_tables)
 
 
 def _delete_attempts(shard: Shard, manifest: ShardManifest, tables: tuple[SsTable, ...]) -> None:

@@ -43,7 +43,7 @@ from lancelet.errors import (
 from lancelet.format.shard_manifest import TOMBSTONE, ShardManifest
 from lancelet.log import LOGGER
 from lancelet.memwal.indices import maintained_indices
-from lancelet.memwal.memtable import Held, MemTable, MemTableLimits, Write
+from lancelet.memwal.memtable import MemTable, MemTableLimits, MemTableSize, Write
 from lancelet.memwal.reconcile import (
     IrreconcilableError,
     logged_ids,
@@ -323,10 +323,10 @@ class MemWalWriter:
         if len(batches) > self._limits.num_batches:
             batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
         write = Write.of(batches)
-        if not Held().fits(write, self._limits):
+        if not MemTableSize().fits(write, self._limits):
             raise PutError(
-                "a write is never split, and this one exceeds what is held in memory; split it, "
-                "or raise max_memtable_rows",
+                "a write is never split, and this one exceeds the limits of rows in memory; "
+                "split it, or raise max_memtable_rows",
                 rows=write.num_rows,
                 batches=len(write.batches),
                 max_memtable_rows=self._limits.num_rows,
@@ -342,8 +342,8 @@ class MemWalWriter:
         )
 
         def is_room() -> bool:
-            held = self._memory.held.num_bytes + self._queued_bytes
-            return not held or held + write.num_bytes <= most
+            used = self._memory.size.num_bytes + self._queued_bytes
+            return not used or used + write.num_bytes <= most
 
         def is_room_in_buffer() -> bool:
             queued = self._queued_bytes
@@ -389,8 +389,8 @@ class MemWalWriter:
 
         A failure is reported to the puts that wait for it; other puts remain pending.
         """
-        needs_room = not self._memory.held.fits(self._queue[0].write, self._limits)
-        group = self._next_group(Held() if needs_room else self._memory.held)
+        needs_room = not self._memory.size.fits(self._queue[0].write, self._limits)
+        group = self._next_group(MemTableSize() if needs_room else self._memory.size)
         try:
             self._check_not_lost()
             if needs_room:
@@ -424,16 +424,16 @@ class MemWalWriter:
             self.counts.wal_bytes += size
             self.counts.wal_ns += time.perf_counter_ns() - began
 
-    def _next_group(self, held: Held) -> list[_Pending]:
+    def _next_group(self, size: MemTableSize) -> list[_Pending]:
         """Return the pending puts for the next entry, at least one."""
         num_bytes, group = 0, list[_Pending]()
         with self._lock:
             for each in self._queue:
                 num_bytes += each.write.num_bytes
                 is_over = num_bytes > self._config["max_wal_buffer_size"]
-                if group and (is_over or not held.fits(each.write, self._limits)):
+                if group and (is_over or not size.fits(each.write, self._limits)):
                     break
-                held = held.plus(each.write)
+                size = size.plus(each.write)
                 group.append(each)
         return group
 
@@ -454,7 +454,7 @@ class MemWalWriter:
 
     def _flush_if_full(self) -> None:
         def is_roomy() -> bool:
-            return not self._memory.held.is_full(self._limits)
+            return not self._memory.size.is_full(self._limits)
 
         try:
             self._exclusively(self._flush_memory, skip_if=is_roomy)
@@ -493,7 +493,7 @@ class MemWalWriter:
         with self._lock:
             self.manifest, self._memory = published, MemTable()
             self.counts.flushes += 1
-            self.counts.flushed_rows += memory.held.num_rows
+            self.counts.flushed_rows += memory.size.num_rows
             self.counts.flush_ns += time.perf_counter_ns() - began
 
     def _check_log_is_there(self) -> None:
@@ -561,8 +561,8 @@ class MemWalWriter:
                 counts.flushes,
                 counts.flushed_rows,
                 counts.failed_flushes,
-                self._memory.held.num_rows,
-                self._memory.held.num_bytes,
+                self._memory.size.num_rows,
+                self._memory.size.num_bytes,
             )
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -574,7 +574,7 @@ class MemWalWriter:
                 "rows have columns that the table has not, or one twice",
                 unknown=unknown,
                 columns=batch.schema.names,
-                known=sorted(names),
+                available=sorted(names),
             )
         columns = []
         for field in self._arrow:
@@ -661,5 +661,5 @@ def _parsed(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            "a default that the table keeps for writers is no number", name=name, found=text
+            "a default writer setting of the table is not a number", name=name, found=text
         ) from None

@@ -204,10 +204,10 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         if not path:
             raise InvalidInputError("Root namespace cannot be dropped")
         entry = self._require_namespace(path)
-        held = self._catalog.children(path)
-        if held:
+        children = self._catalog.children(path)
+        if children:
             raise NamespaceNotEmptyError(
-                f"Namespace not empty: '{_text(path)}' (contains {len(held)} child objects)"
+                f"Namespace not empty: '{_text(path)}' (contains {len(children)} child objects)"
             )
         if entry is not None:
             self._catalog.remove(entry)
@@ -435,8 +435,8 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
                     f"{location!r}; drop it again or choose another name"
                 )
             return location
-        is_held = is_hidden or self._catalog.at_location(location)
-        return self._folder.new_location(path) if is_held else location
+        is_taken = is_hidden or self._catalog.at_location(location)
+        return self._folder.new_location(path) if is_taken else location
 
     def _record_created(self, entry: Entry) -> None:
         """Add a catalog row for a table that was just written.

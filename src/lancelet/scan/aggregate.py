@@ -35,7 +35,7 @@ class Measure:
     def __post_init__(self) -> None:
         """Raise if the function is unknown or does not support the arguments."""
         if self.function not in _FUNCTIONS:
-            raise MeasureError("unknown measure", found=self.function, known=list(_FUNCTIONS))
+            raise MeasureError("unknown measure", found=self.function, expected=list(_FUNCTIONS))
         if self.is_distinct and self.function not in {"count", "min", "max"}:
             raise MeasureError(
                 "only count, min and max support distinct values", function=self.function

@@ -33,7 +33,7 @@ def snippets(
     query_argument: object,
     texts: Iterable[str | None],
     column: str | None,
-    marks: tuple[str, str, int],
+    tags: tuple[str, str, int],
 ) -> list[str]:
     """Return the snippet of each text with the most query tokens, highlighted."""
     search = read_text_search(snapshot, query_argument)
@@ -50,7 +50,7 @@ def snippets(
     own = {
         token.text for string in _query_strings(query, name) for token in analyzer.tokens(string)
     }
-    chosen = HighlightTags(*marks)
+    chosen = HighlightTags(*tags)
     return ["" if text is None else highlight(text, own, analyzer, chosen) for text in texts]
 
 

@@ -150,7 +150,7 @@ def metric_named(given: str | None, field: Field) -> Metric | None:
     metric = METRICS.get(str(given).lower())
     if metric is None:
         raise InvalidInputError(
-            f"Metric type '{given}' is not supported", known=sorted(set(METRICS))
+            f"Metric type '{given}' is not supported", expected=sorted(set(METRICS))
         )
     if vectors_of(field).are_bits != (metric is Metric.HAMMING):
         kind = print_arrow_type(pa.from_numpy_dtype(vectors_of(field).dtype))

@@ -84,7 +84,7 @@ class Publication:
     config: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def remarks(self) -> CommitProperties:
+    def commit_properties(self) -> CommitProperties:
         """The message and properties of the transaction."""
         properties = dict(self.properties)
         if self.watermark is not None:
@@ -164,7 +164,7 @@ def publish_rows(
     location = plan.table.locate()
     new_bases = () if plan.read_version else plan.blobs.bases
     operation = Overwrite(fragments, plan.schema, dict(how.config), new_bases)
-    transaction = new_transaction(plan.read_version, operation, how.remarks)
+    transaction = new_transaction(plan.read_version, operation, how.commit_properties)
     options = CommitOptions(
         stable_row_ids=how.stable_row_ids,
         data_version=plan.version,
@@ -200,7 +200,7 @@ def latest_of(table: TableRef) -> Snapshot | None:
 
 
 def _append(plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication) -> Snapshot:
-    transaction = new_transaction(plan.read_version, Append(fragments), how.remarks)
+    transaction = new_transaction(plan.read_version, Append(fragments), how.commit_properties)
     options = CommitOptions(
         watermark=how.watermark, read_identity=plan.table.identity, checks_files=True
     )

@@ -170,7 +170,7 @@ def _replace(
         committing = CommitOptions(
             affected=found.rows, watermark=publication.watermark, checks_files=True
         )
-        return publish(snapshot, operation, committing, publication.remarks)
+        return publish(snapshot, operation, committing, publication.commit_properties)
 
     return with_retries(latest, attempt, Retries())
 

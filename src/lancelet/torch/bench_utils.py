@@ -49,7 +49,7 @@ def ground_truth(
     torch = require_torch()
     pairwise = _PAIRWISE.get(metric_type.lower())
     if pairwise is None:
-        raise InvalidInputError("unknown metric", metric=metric_type, known=sorted(_PAIRWISE))
+        raise InvalidInputError("unknown metric", metric=metric_type, expected=sorted(_PAIRWISE))
     chosen = preferred_device(device)
     queries = torch.as_tensor(query).to(chosen)
     least = torch.empty((len(queries), 0), device=chosen)

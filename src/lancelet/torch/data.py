@@ -363,7 +363,7 @@ def _check_plan_options(
     if unknown:
         near = get_close_matches(unknown[0], valid_names, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidInputError(f"unknown option{hint}", unknown=unknown, known=valid_names)
+        raise InvalidInputError(f"unknown option{hint}", unknown=unknown, expected=valid_names)
     if options and (samples or sampler is not None or granularity is not None):
         raise InvalidInputError(
             "plan options cannot be combined with samples, sampler or shard_granularity",

@@ -67,7 +67,7 @@ class KMeans:
                 "unknown metric or initialization",
                 metric=metric,
                 init=init,
-                known=sorted(_DISTANCES),
+                expected=sorted(_DISTANCES),
             )
         self.k = k
         self.metric = metric

@@ -51,7 +51,9 @@ class Converter:
                 raise InvalidInputError("decode requires an output format; `to` is a function")
             return
         if self.to not in get_args(Form):
-            raise InvalidInputError("unknown output format", to=self.to, known=list(get_args(Form)))
+            raise InvalidInputError(
+                "unknown output format", to=self.to, expected=list(get_args(Form))
+            )
         if self.pin_memory and self.to != "torch":
             raise InvalidInputError(
                 "only PyTorch tensors can be pinned; use to='torch'", to=self.to

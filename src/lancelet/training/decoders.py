@@ -37,7 +37,7 @@ def decoder_of(decoder: str | Decoder) -> Decoder:
         loaded: Decoder = each.load()
         return loaded
     names = sorted({"image", *plugins.names})
-    raise InvalidInputError("unknown decoder", decoder=decoder, known=names)
+    raise InvalidInputError("unknown decoder", decoder=decoder, expected=names)
 
 
 def decode_image(data: Any) -> npt.NDArray[np.uint8]:

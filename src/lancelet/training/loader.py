@@ -183,7 +183,7 @@ class Loader:
             )
         if uneven not in get_args(Uneven):
             raise InvalidInputError(
-                "unknown value of `uneven`", uneven=uneven, known=list(get_args(Uneven))
+                "unknown value of `uneven`", uneven=uneven, expected=list(get_args(Uneven))
             )
         self._source = source
         self._batch_size = batch_size

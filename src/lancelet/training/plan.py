@@ -260,7 +260,7 @@ def _check(given: Mapping[str, Any]) -> None:
     """Raise if arguments are inconsistent."""
     if given["shuffle"] not in get_args(Shuffle):
         raise InvalidInputError(
-            "unknown shuffle", found=given["shuffle"], known=list(get_args(Shuffle))
+            "unknown shuffle", found=given["shuffle"], expected=list(get_args(Shuffle))
         )
     if (given["shuffle"] == "clumps") != (given["clump_size"] is not None):
         raise InvalidInputError(

@@ -60,7 +60,7 @@ def rows_of_split(
 
 def _bounds(fractions: Mapping[str, float], name: str) -> tuple[float, float]:
     if name not in fractions:
-        raise InvalidInputError("unknown split", found=name, known=list(fractions))
+        raise InvalidInputError("unknown split", found=name, available=list(fractions))
     values = np.array(list(fractions.values()), np.float64)
     if not (values > 0).all() or not np.isclose(values.sum(), 1.0):
         raise InvalidInputError(

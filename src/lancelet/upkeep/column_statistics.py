@@ -53,7 +53,7 @@ class ColumnStatistics:
         maximum: The largest value.
         distinct: The approximate number of distinct values; None if not requested, or if the type
             is not supported, such as maps.
-        rows_read: The number of rows of which the column was read.
+        rows_read: The number of rows read.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Repair a table in new versions; older versions keep the damaged state for inspection.
+"""Repair a table in new versions; older versions retain the damaged state for inspection.
 
     drop fragment 3              removes its rows, so that the other fragments can be read
     restore fragment 3 from 7    uses the fragment of version 7, if its files are valid

@@ -1,8 +1,8 @@
-"""Run histories, one seed after the other: `python -m tests.kit.simulation --steps 100000`.
+"""Run histories of consecutive seeds: `python -m tests.kit.simulation --steps 100000`.
 
-Stops at the first violation, shrinks it, prints its trace and fails. With `--record` it goes on to
-the end, and the counts are written to a file, as `docs/how_it_is_tested.md` gives them; a run that
-was stopped goes on from there.
+Stops at the first violation, shrinks it, prints its trace and fails. With `--record`, it continues
+to the end and writes the counts of `docs/how_it_is_tested.md` to a file. An interrupted run
+resumes from that file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _COUNTED = (
 
 
 def main() -> int:
-    """Run as many steps as asked for."""
+    """Run the requested number of steps."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.simulation")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=100_000, help="requests of the store")
-    parser.add_argument("--planted", choices=PLANTED, help="a mend to take back: prints a seed")
+    parser.add_argument("--planted", choices=PLANTED, help="a defect to reintroduce: prints a seed")
     parser.add_argument("--record", type=Path, help="a JSON file for the counts")
     options = parser.parse_args()
     if options.planted is not None:
@@ -45,7 +45,7 @@ def main() -> int:
     counts = dict.fromkeys(_COUNTED, 0)
     counts["first_seed"] = options.seed
     if options.record is not None and options.record.exists():
-        counts = json.loads(options.record.read_text())  # goes on where it was stopped
+        counts = json.loads(options.record.read_text())  # resumes an interrupted run
     seed = counts["first_seed"] + counts["seeds"]
     started, spent = time.process_time(), counts["cpu_seconds"]
     violated = []
@@ -68,11 +68,11 @@ def main() -> int:
             options.record.write_text(json.dumps(counts, indent=2) + "\n")
     print(json.dumps(counts))  # noqa: T201 - a program
     if violated:
-        _tell(violated[0], Scenario.of(violated[0]))
+        _report(violated[0], Scenario.of(violated[0]))
     return bool(violated)
 
 
-def _tell(seed: int, scenario: Scenario) -> None:
+def _report(seed: int, scenario: Scenario) -> None:
     shrunk, report = shrink(scenario)
     print(f"seed {seed} is violated; in its shortest form:", file=sys.stderr)  # noqa: T201
     print("\n".join(report.trace), file=sys.stderr)  # noqa: T201

@@ -1,11 +1,11 @@
-"""Small scenarios of which every order is run: who takes part, and what must hold in the end.
+"""Small scenarios whose interleavings are all executed: their actors, and the checks at the end.
 
-    two commits and a cleanup          A and B append to version 3, C keeps the newest version only
-    a commit, a restore, a cleanup     A appends, B restores version 2, C keeps the newest only
-    an external manifest store         A and B append, R reads what is the newest
+    two commits and a cleanup          A and B append to version 3, C deletes old versions
+    a commit, a restore, a cleanup     A appends, B restores version 2, C deletes old versions
+    an external manifest store         A and B append, R reads the latest version
 
-A commit that is paused is one whose next request comes after those of others, so each order has
-all pauses in it. Fragments have files that nobody reads; a version has what its manifest says.
+A paused commit is one whose next request follows those of other actors, so the interleavings
+include all pauses. The data files of fragments are never read; a version is what its manifest says.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Scene = Callable[[], tuple[Cast, Callable[[Cast], None]]]
 
 @dataclass(slots=True)
 class Stage:
-    """A table of three versions, and fragments that may be appended to it."""
+    """A table of three versions, and fragments to append to it."""
 
     stored: dict[str, Any]
     fragments: Mapping[str, Fragment]
@@ -58,7 +58,7 @@ class Stage:
 
     @staticmethod
     def built() -> Stage:
-        """Build it, under the surroundings of the machine."""
+        """Create the table in the environment of the machine."""
         MemoryStore.renew(BUCKET)
         store = MemoryStore(BUCKET)
         location = TableLocation(f"memory://{BUCKET}/{MAIN}", store.at(MAIN))
@@ -78,46 +78,46 @@ class Stage:
         )
 
     def location(self) -> TableLocation:
-        """Return the table as actors see it."""
+        """Return the table as seen by the actors."""
         store = surroundings.watched(MemoryStore(BUCKET)).at(MAIN)
         return TableLocation(f"memory://{BUCKET}/{MAIN}", store)
 
     def appending(self, name: str, location: TableLocation | None = None) -> Snapshot:
-        """Append a fragment to version 3, as who read that before."""
+        """Append a fragment, based on version 3."""
         operation = Append((self.fragments[name],))
         number = ord(name)
         return commit(location or self.location(), _transaction(3, operation, number))
 
     def cleaning(self) -> object:
-        """Keep the newest version only."""
+        """Delete all versions but the latest."""
         policy = CleanupPolicy(error_if_tagged_old_versions=False)
         return run_cleanup(plan_cleanup(open_snapshot(self.location()), policy), policy)
 
     def restoring(self) -> Snapshot:
-        """Make version 2 the newest again."""
+        """Restore version 2."""
         return commit(self.location(), _transaction(3, Restore(2), 3))
 
     def files(self, version: int | None = None) -> list[str]:
-        """Return the names of the data files of a version; of the newest by default."""
+        """Return the names of the data files of a version, by default the latest."""
         snapshot = open_snapshot(self.location(), version)
         return [file.path for each in snapshot.fragments for file in each.files]
 
     def check_appended(self, cast: Cast, names: str) -> None:
-        """Check that what was acknowledged is there once, and what was refused is not."""
+        """Check that acknowledged fragments exist once and refused ones do not."""
         files = self.files()
         for name in names:
-            told, path = cast.told[name], self.fragments[name].files[0].path
+            outcome, path = cast.outcomes[name], self.fragments[name].files[0].path
             count = files.count(path)
-            if isinstance(told, Snapshot):
+            if isinstance(outcome, Snapshot):
                 assert count == 1, f"{name} was acknowledged, and is there {count} times"
-            elif isinstance(told, _REFUSED):
-                assert count == 0, f"{name} was refused, and is there: {told!r}"
+            elif isinstance(outcome, _REFUSED):
+                assert count == 0, f"{name} was refused, and is there: {outcome!r}"
             else:
-                assert isinstance(told, _UNKNOWN), f"{name}: {told!r}"
+                assert isinstance(outcome, _UNKNOWN), f"{name}: {outcome!r}"
                 assert count <= 1, f"{name} is there {count} times"
 
     def check_files(self) -> None:
-        """Check that the files of all versions are there."""
+        """Check that the files of all versions exist."""
         location = self.location()
         for entry in location.handler.list_versions(location.store):
             for path in self.files(entry.version):
@@ -125,7 +125,7 @@ class Stage:
 
 
 def two_commits_and_a_cleanup(stage: Stage) -> Scene:
-    """A and B append while C keeps only the newest version."""
+    """A and B append while C deletes all versions but the latest."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
         cast = Cast()
@@ -136,7 +136,7 @@ def two_commits_and_a_cleanup(stage: Stage) -> Scene:
         def judge(cast: Cast) -> None:
             stage.check_appended(cast, "ab")
             stage.check_files()
-            _check_told(cast, "c")
+            _check_outcome(cast, "c")
 
         return cast, judge
 
@@ -144,7 +144,7 @@ def two_commits_and_a_cleanup(stage: Stage) -> Scene:
 
 
 def a_commit_and_cleanups(stage: Stage) -> Scene:
-    """A appends, B appends and cleans up, so that the number A wants may be used and free again."""
+    """A appends; B appends and cleans up, so it may use and free the version number of A."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
         cast = Cast()
@@ -168,7 +168,7 @@ def a_commit_and_cleanups(stage: Stage) -> Scene:
 
 
 def a_restore_and_a_cleanup(stage: Stage) -> Scene:
-    """B restores version 2 while C removes it, and A appends to whatever is the newest."""
+    """B restores version 2 while C removes it, and A appends to the latest version."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
         cast = Cast()
@@ -177,12 +177,12 @@ def a_restore_and_a_cleanup(stage: Stage) -> Scene:
 
         def judge(cast: Cast) -> None:
             stage.check_files()
-            told = cast.told["restore"]
-            if isinstance(told, Snapshot):
+            outcome = cast.outcomes["restore"]
+            if isinstance(outcome, Snapshot):
                 assert stage.old_file in stage.files()
-            elif isinstance(told, _REFUSED):
+            elif isinstance(outcome, _REFUSED):
                 assert stage.old_file not in stage.files()
-            _check_told(cast, "c")
+            _check_outcome(cast, "c")
 
         return cast, judge
 
@@ -199,12 +199,12 @@ def a_tag_and_a_cleanup(stage: Stage) -> Scene:
 
         def judge(cast: Cast) -> None:
             stage.check_files()
-            _check_told(cast, "c")
-            told = cast.told["tag"]
+            _check_outcome(cast, "c")
+            outcome = cast.outcomes["tag"]
             has_tag = stage.location().store.exists("_refs/tags/x.json")
-            if not isinstance(told, Exception):
+            if not isinstance(outcome, Exception):
                 assert has_tag
-            elif isinstance(told, _REFUSED):
+            elif isinstance(outcome, _REFUSED):
                 assert not has_tag
             if has_tag:
                 assert stage.old_file in stage.files(2)
@@ -215,7 +215,7 @@ def a_tag_and_a_cleanup(stage: Stage) -> Scene:
 
 
 def an_external_store(stage: Stage, who: str = "abr") -> Scene:
-    """A and B append through a database, and R reads the newest version."""
+    """A and B append through a database, and R reads the latest version."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
         cast = Cast()
@@ -236,14 +236,14 @@ def an_external_store(stage: Stage, who: str = "abr") -> Scene:
             files = [file.path for each in newest.fragments for file in each.files]
             assert len(files) == len(set(files))
             for name in set(who) & {"a", "b"}:
-                told = cast.told[name]
+                outcome = cast.outcomes[name]
                 is_there = stage.fragments[name].files[0].path in files
-                assert is_there or not isinstance(told, Snapshot), f"{name}: {told!r}"
-                assert not (is_there and isinstance(told, _REFUSED)), f"{name}: {told!r}"
+                assert is_there or not isinstance(outcome, Snapshot), f"{name}: {outcome!r}"
+                assert not (is_there and isinstance(outcome, _REFUSED)), f"{name}: {outcome!r}"
             for each in seen:
-                assert each.version <= newest.version, "a reader saw what is no version"
+                assert each.version <= newest.version, "a reader saw an unknown version"
                 assert open_snapshot(location, each.version).identity == each.identity
-            # Who lists the folder finds all that the database has.
+            # A listing of the folder returns all versions of the database.
             assert open_snapshot(stage.location()).version == newest.version
 
         return cast, judge
@@ -251,10 +251,10 @@ def an_external_store(stage: Stage, who: str = "abr") -> Scene:
     return make
 
 
-def _check_told(cast: Cast, name: str) -> None:
-    told = cast.told[name]
-    if isinstance(told, Exception):
-        assert isinstance(told, (*_UNKNOWN, ObjectNotFoundError)), repr(told)
+def _check_outcome(cast: Cast, name: str) -> None:
+    outcome = cast.outcomes[name]
+    if isinstance(outcome, Exception):
+        assert isinstance(outcome, (*_UNKNOWN, ObjectNotFoundError)), repr(outcome)
 
 
 def _transaction(read_version: int, operation: Operation, number: int) -> Transaction:

@@ -1,12 +1,12 @@
-"""A drive without hard links, whose every call to the system is a step of the history.
+"""A simulated drive without hard links; each system call is a step of the history.
 
-    open    .lancelet-tmp-lock-5f     a hidden file, beside 7.manifest
-    lock    .lancelet-tmp-lock-5f     one has the lock of a file; the dead have none
-    put_if_absent  7.manifest         the name is given, if nobody has it
+    open    .lancelet-tmp-lock-5f     a hidden file in the folder of 7.manifest
+    lock    .lancelet-tmp-lock-5f     the file is locked; dead actors hold no locks
+    put_if_absent  7.manifest         the file is renamed, unless the name exists
     unlink  .lancelet-tmp-lock-5f
 
-The code of the product that gives names runs here, as it does on such a drive: this takes the
-place of the modules it asks, `os` and `fcntl`.
+The production code that renames files runs unchanged: this class replaces the modules `os` and
+`fcntl`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _File: TypeAlias = tuple[bytes, datetime]
-"""A file that has a name, and is another one as soon as it is replaced."""
+"""The content and time of a named file."""
 
 
 class DriveWithoutLinks:
-    """The files of a bucket, as `unfinished` sees them by way of `os` and `fcntl`."""
+    """The files of a bucket, accessed by `unfinished` in place of `os` and `fcntl`."""
 
     O_CREAT: Final = os.O_CREAT
     O_EXCL: Final = os.O_EXCL
@@ -61,37 +61,37 @@ class DriveWithoutLinks:
 
     @contextmanager
     def mounted(self) -> Iterator[None]:
-        """Let all files be on this drive for a while."""
+        """Place all files on this drive within a context."""
         with mock.patch.multiple(unfinished, os=self, fcntl=self):
             yield
 
     def temporary(self, data: BytesLike) -> str:
-        """Return the name of a finished file that nobody looks for."""
+        """Return the path of an anonymous finished file."""
         name = f"{unfinished.TEMPORARY_PREFIX}{next(self._numbers)}"
         self._hidden[name] = (bytes(as_memoryview(data)), surroundings.now())
         return name
 
     def link(self, source: str, target: str) -> NoReturn:
-        """Refuse."""
+        """Raise, as hard links are unsupported."""
         raise OSError(errno.EPERM, os.strerror(errno.EPERM), source, None, target)
 
     def open(self, native: str, flags: int, mode: int) -> int:
-        """Open a file, which is made if there is none."""
+        """Open or create a file."""
         del mode
         files = self._files_of(native)
 
-        def look() -> _File:
+        def open_file() -> _File:
             if flags & self.O_EXCL and native in files:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
             return files.setdefault(native, (b"", surroundings.now()))
 
-        found = self._step("open", native, look)
+        found = self._step("open", native, open_file)
         handle = next(self._numbers)
         self._open[handle] = found
         return handle
 
     def flock(self, handle: int, how: int) -> None:
-        """Lock a file, or refuse."""
+        """Lock a file, or raise if it is locked."""
         del how
         file = self._open[handle]
 
@@ -107,14 +107,14 @@ class DriveWithoutLinks:
         return _description(self._open[handle])
 
     def stat(self, native: str) -> SimpleNamespace:
-        """Describe the file that has a name."""
+        """Describe the file with a name."""
         found = self._files_of(native).get(native)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), native)
         return _description(found)
 
     def replace(self, source: str, native: str) -> None:
-        """Give a finished file its name."""
+        """Rename a finished file."""
 
         def rename() -> None:
             self._named[native] = (self._hidden.pop(source)[0], surroundings.now())
@@ -126,7 +126,7 @@ class DriveWithoutLinks:
         self._step("unlink", native, lambda: self._files_of(native).pop(native, None))
 
     def close(self, handle: int) -> None:
-        """Close a file, as the system does for those who die."""
+        """Close a file, as the system does for dead processes."""
         self._open.pop(handle, None)
         self._locked.pop(handle, None)
 

@@ -1,17 +1,16 @@
-"""Every order in which a few actors can make their requests, with each request failing once.
+"""Run all interleavings of the requests of a few actors, with each request failing once.
 
     A   list  read  put 3          B   list  read  put 3          C   list  delete 1
 
-Executions are run from the start again and again, each with other choices, depth first. Orders
-that differ only in requests that do not meet (of different objects, or two that only look) come to
-the same states, and one of them is enough: sleep sets leave out the others, and a state that was
-seen is not gone on from again. A state is what is stored and what each actor was told so far, so
-what is left out was run. The numbers of executions and of states are counts of a complete search.
+Each execution starts from the beginning, with other choices, in depth-first order. Interleavings
+that differ only in independent requests (of different objects, or two reads) reach the same state,
+so one of them suffices: sleep sets omit the others, and a visited state is not continued again. A
+state consists of the stored objects and the replies each actor received, so omitted executions are
+equivalent to executed ones. The numbers of executions and states are those of a complete search.
 
-Of larger scenarios those executions are run in which an actor that could go on is interrupted at
-most so many times (`switches_max`), wherever that may be: most defects need one or two. There no
-order stands for another, as it may have more interruptions; what was seen is then a state together
-with who made it and how many interruptions are left.
+In larger scenarios, only executions with at most `switches_max` preemptions run: most defects need
+one or two. Interleavings are then not equivalent, as their numbers of preemptions may differ; a
+visited state includes the last actor and the remaining preemptions.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tests.kit.simulation.machine import (
     Actor,
     Fate,
     Machine,
-    nothing_kept,
+    without_caches,
 )
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ _LISTS: Final = frozenset({"list", "list_delimited"})
 
 
 class Choice(NamedTuple):
-    """Whose request is next, and what becomes of it."""
+    """The actor of the next request, and the outcome of the request."""
 
     actor: int
     fate: Fate
@@ -50,12 +49,12 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """How much there was to run."""
+    """The size of the search."""
 
     executions: int = 0
-    """Runs to the end of all actors."""
+    """Complete executions."""
     cut_short: int = 0
-    """Runs that came to a state that was seen."""
+    """Executions that reached a visited state."""
     states: int = 0
     steps: int = 0
     longest: int = 0
@@ -63,7 +62,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Frame:
-    """A state on the way to the one that is looked at, and what is left to try there."""
+    """A state on the path to the current one, with the choices that remain there."""
 
     pending: Mapping[int, Request]
     todo: list[Choice]
@@ -72,21 +71,21 @@ class _Frame:
 
 
 class Cast:
-    """The actors of one execution, with what each of them is told at its end."""
+    """The actors of one execution and their outcomes."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without actors."""
         self.tasks: list[Callable[[], None]] = []
-        self.told: dict[str, object] = {}
+        self.outcomes: dict[str, object] = {}
 
     def add(self, name: str, task: Callable[[], object]) -> None:
-        """Add an actor; what it returns or raises is what it is told."""
+        """Add an actor; its outcome is what the task returns or raises."""
 
         def run() -> None:
             try:
-                self.told[name] = task()
+                self.outcomes[name] = task()
             except Exception as error:  # noqa: BLE001 - judged at the end
-                self.told[name] = error
+                self.outcomes[name] = error
 
         self.tasks.append(run)
 
@@ -95,9 +94,8 @@ class Cast:
 class Explorer:
     """Runs every execution of some actors over a store.
 
-    `cast` makes the actors anew, and what judges them at the end. `fates` are what may become of a
-    request besides being done, at most `faults` times in an execution. `switches_max` bounds how
-    often an actor that could go on has to wait for another.
+    `cast` creates the actors and the final checks. `fates` are the outcomes of a request other than
+    success, at most `faults` times per execution. `switches_max` limits the preemptions of actors.
     """
 
     stored: Mapping[str, Any]
@@ -111,8 +109,8 @@ class Explorer:
     _seen: dict[object, frozenset[Choice]] = field(default_factory=dict)
 
     def run(self, *, executions_max: int | None = None) -> Counts:
-        """Run them all; raise what the first that is wrong raises, with its trace as a note."""
-        with nothing_kept():
+        """Run all executions; raise the error of the first that fails, with its trace as a note."""
+        with without_caches():
             while True:
                 self._execute()
                 if executions_max is not None and self.counts.executions > executions_max:
@@ -156,16 +154,16 @@ class Explorer:
 
 
 class Event(NamedTuple):
-    """A request that was made, and what its actor was told; or what an actor says of itself."""
+    """A request with its outcome, or an event reported by an actor."""
 
     actor: str
     operation: str
     path: str
-    told: object
+    outcome: object
 
 
 class _Telling(Machine):
-    """A machine that remembers what each actor was told."""
+    """A machine that records the replies to each actor."""
 
     def __init__(self, course: _Course) -> None:
         super().__init__(course, lambda _actor, _request: None)
@@ -173,28 +171,28 @@ class _Telling(Machine):
         self.events: list[Event] = []
 
     def sleep(self, seconds: float) -> None:
-        """Go on at once: others have their turn at the next request in any case."""
+        """Continue; other actors run at the next request."""
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
         actor = self.running
         if actor is None or request.path.endswith(LATEST_VERSION_HINT):
-            return action()  # what is written for other libraries is never read
+            return action()  # files written for other libraries are never read
         try:
-            answer = super().request(request, lambda: _kept(action()))
+            answer = super().request(request, lambda: _replayable(action()))
         except Exception as error:
             self._remember(actor, request, type(error).__name__)
             raise
         self._remember(actor, request, _digest(answer))
         return answer
 
-    def _remember(self, actor: Actor, request: Request, told: object) -> None:
-        self.events.append(Event(actor.name, request.operation, request.path, told))
+    def _remember(self, actor: Actor, request: Request, outcome: object) -> None:
+        self.events.append(Event(actor.name, request.operation, request.path, outcome))
         before = self.histories.get(actor.name, 0)
-        self.histories[actor.name] = hash((before, request.operation, request.path, told))
+        self.histories[actor.name] = hash((before, request.operation, request.path, outcome))
 
 
 class _Course:
-    """Follows the choices that are on the stack, and then the first of each state."""
+    """Follows the choices on the stack, and then the first choice of each state."""
 
     def __init__(self, explorer: Explorer, bucket: MemoryStore) -> None:
         self.now_ns = 0
@@ -214,18 +212,18 @@ class _Course:
         self._starting = list(actors)
 
     def announce(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
-        """Nothing is to be noted: the actor has its request."""
+        """Do nothing, as the actor has its request."""
 
     def held_up(self, actor: Actor) -> float:
-        """List everything at once."""
+        """List everything in one step."""
         del actor
         return 0.0
 
     def over(self, actor: Actor) -> None:
-        """Nothing is left to do for who has ended."""
+        """Do nothing, as the actor has ended."""
 
     def linger(self, late: Callable[[], None]) -> None:
-        raise InternalError("in this search, whoever lingers is held up", late=late)
+        raise InternalError("delayed requests are not supported in this search", late=late)
 
     def next(self) -> Actor | None:
         if self._starting:
@@ -286,7 +284,7 @@ class _Course:
             todo = [each for each in enabled if each in earlier and each not in sleeping]
             sleeping = sleeping & earlier
             explorer._seen[state] = frozenset(sleeping)
-            # What was tried here before is not tried again below either.
+            # Choices executed here are not repeated in later states.
             sleeping = {each for each in enabled if each not in todo}
         if not todo:
             return None
@@ -294,7 +292,7 @@ class _Course:
 
     def _state(self, pending: Mapping[int, Request]) -> object:
         assert self.machine is not None
-        told = tuple(
+        outcome = tuple(
             (actor.is_done, self.machine.histories.get(actor.name, 0)) for actor in self._actors
         )
         stored = self._bucket._objects.by_key
@@ -303,7 +301,7 @@ class _Course:
             for path, entry in stored.items()
             if not path.endswith(LATEST_VERSION_HINT)
         )
-        return told, tuple(pending), self._faults, hash(content)
+        return outcome, tuple(pending), self._faults, hash(content)
 
 
 def _are_independent(pending: Mapping[int, Request], a: Choice, b: Choice) -> bool:
@@ -322,19 +320,21 @@ def _touches(change: Request, other: Request) -> bool:
     if other.operation in _LISTS:
         return change.path.startswith(other.path)
     if change.operation in {"copy", "rename_if_absent"}:
-        return other.path.startswith(change.path)  # a staged manifest is called after its target
+        return other.path.startswith(
+            change.path
+        )  # the name of a staged manifest starts with its target
     return change.path == other.path
 
 
-def _kept(answer: T) -> T:
-    """Return an answer that can be looked at twice."""
+def _replayable(answer: T) -> T:
+    """Return an answer that can be iterated twice."""
     if isinstance(answer, itertools.chain) or hasattr(answer, "__next__"):
         return cast("T", iter(list(cast("Iterable[Any]", answer))))
     return answer
 
 
 def _digest(answer: object) -> object:
-    """Return what tells an answer from others."""
+    """Return a value that identifies an answer."""
     match answer:
         case bytes():
             return hash(answer)
@@ -342,7 +342,7 @@ def _digest(answer: object) -> object:
             return path, size
         case Listing(objects, folders):
             return tuple(info.path for info in objects), folders
-        case _ if hasattr(answer, "read_tail"):  # the reader of an object in memory, as it is now
+        case _ if hasattr(answer, "read_tail"):  # the current content of an object in memory
             return hash(cast("Any", answer).read_tail(1 << 40).tobytes())
         case _ if hasattr(answer, "__length_hint__"):
             return tuple(map(_digest, cast("Any", answer).__reduce__()[1][0]))

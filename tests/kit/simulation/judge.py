@@ -1,13 +1,13 @@
-"""The judge of a history: a plain model of each table, looked at after every change of the store.
+"""The judge of a history: a model of each table, checked after every change of the store.
 
-    put     t/_versions/..7.manifest    version 7 reads what its operation makes of version 6
-    put     t/_versions/..5.manifest    too late: 8 is there; whoever put it must find out
-    delete  t/_versions/..6.manifest    neither the newest, nor tagged, nor the start of a branch
-    delete  t/data/a.lance              no version that is there needs it
-    an actor is told that it appended   exactly one version is that of its operation
+    put     t/_versions/..7.manifest    version 7 has the rows of version 6 after its operation
+    put     t/_versions/..5.manifest    late, as version 8 exists; its writer must detect this
+    delete  t/_versions/..6.manifest    must not be the latest, tagged, or the start of a branch
+    delete  t/data/a.lance              must not be needed by an existing version
+    an append is acknowledged           exactly one version belongs to the operation
 
-Nothing of the product decides here: versions are counted by the puts themselves, rows are compared
-with the model of the operation that was under way, and paths with what manifests say.
+The checks do not rely on production code: versions are derived from puts, rows are compared with
+the model of the pending operation, and paths with the manifests.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ Rows: TypeAlias = Mapping[int, int]
 """The values of `v` by `id`."""
 
 Effect: TypeAlias = Callable[[Rows, Rows], Rows | None]
-"""What an operation that read some rows makes of the newest; None if it may not be applied."""
+"""The rows after an operation, from the rows it read and the latest; None if it must not apply."""
 
 BUCKET: Final = "simulated"
 MAIN: Final = "t"
 DATABASE: Final = "database"
-"""Where the requests of a database of versions are, as it has no place in the bucket."""
+"""The path prefix of requests of the external manifest store, which is not in the bucket."""
 
 _PARTS: Final = re.compile(
     r"(.*?)/(_versions|data|_deletions|_indices|_transactions|_refs|_mem_wal)/(.*)"
 )
 _TELLING: Final = (CommitConflictError, CommitContentionError, NotFoundError)
-"""Errors that say that nothing was changed."""
+"""Errors that guarantee that nothing was changed."""
 
 
 class ViolationError(AssertionError):
-    """The history broke a promise."""
+    """The history violated a guarantee."""
 
 
 @dataclass(slots=True)
 class Version:
-    """What the judge knows of a version."""
+    """The model of a version."""
 
     rows: Rows
     row_ids: Mapping[int, int]
@@ -73,7 +73,7 @@ class Version:
 
 @dataclass(slots=True)
 class Doing:
-    """An operation that is under way."""
+    """A pending operation."""
 
     name: str
     root: str
@@ -84,30 +84,30 @@ class Doing:
 
 
 def unchanged(read: Rows, newest: Rows) -> Rows:
-    """Return the effect of what changes no rows."""
+    """Return the effect of an operation that changes no rows."""
     del read
     return newest
 
 
 class Judge:
-    """Looks at every change of the store."""
+    """Checks every change of the store."""
 
     def __init__(self) -> None:
-        """Know of no table yet."""
+        """Start without tables."""
         self.machine: Machine | None = None
         self.bucket = MemoryStore(BUCKET)
         self.histories: dict[str, dict[int, Version]] = {}
         self.late: set[tuple[str, int]] = set()
         self.recorded: dict[tuple[str, int], Doing | None] = {}
-        """Versions that a database decided, and whose they are; others may give them names."""
+        """Versions in a database with their writers; any actor may rename the manifests."""
         self.stable_row_ids = False
         self.session = lancelet.Session(1 << 20, 1 << 20)
         self._fragments: dict[tuple[str, Fragment], tuple[Rows, list[int]]] = {}
 
-    # --- what the store is asked to do ------------------------------------------------------
+    # --- requests of the store --------------------------------------------------------------
 
     def changed(self, actor: Actor | None, request: Request) -> None:
-        """Judge a change that was just made."""
+        """Check the latest change."""
         if request.path.startswith(f"{DATABASE}/"):
             self._recorded(actor, request)
             return
@@ -136,7 +136,7 @@ class Judge:
         doing = None if actor is None else actor.about
         assert doing is None or isinstance(doing, Doing)
         if int(number) in self.histories.get(root, {}):
-            doing = None  # It was there before the database knew of it.
+            doing = None  # It existed before it was recorded in the database.
         elif doing is not None and doing.root == root:
             doing.published.append(int(number))
         self.recorded[root, int(number)] = doing
@@ -147,7 +147,7 @@ class Judge:
         if number <= newest:
             if history.get(number) is not None and history[number].is_there:
                 if (root, number) in self.recorded:
-                    return  # Whoever finds a record may give the manifest its name, again too.
+                    return  # Any reader of a record may rename the manifest, also repeatedly.
                 raise ViolationError(f"version {number} of {root} was written twice")
             self.late.add((root, number))
             return
@@ -230,10 +230,10 @@ class Judge:
                 ):
                     raise ViolationError(f"{path} was deleted, an index of version {number}")
 
-    # --- what actors are told ------------------------------------------------------------------
+    # --- results of actors ---------------------------------------------------------------------
 
     def begin(self, actor: Actor, name: str, root: str, effect: Effect | None) -> Doing:
-        """Hear what an actor is going to do."""
+        """Record the next operation of an actor."""
         actor.about = doing = Doing(name, root, effect)
         return doing
 
@@ -245,10 +245,10 @@ class Judge:
         publishes: int | None,
         changes_rows: bool,
     ) -> None:
-        """Judge what an actor was told.
+        """Check the result of an operation.
 
-        `publishes` is how many versions success means, None if that depends on the rows; what
-        `changes_rows` does so once.
+        `publishes` is the number of versions of a successful operation, None if it depends on the
+        rows. An operation that `changes_rows` takes effect once.
         """
         done = doing.published if changes_rows else []
         if len(done) > 1:
@@ -264,18 +264,20 @@ class Judge:
         if _is_expected(error):
             return
         if not isinstance(error, _TELLING):
-            raise ViolationError(
-                f"{doing.name} failed in a way that says nothing: {error!r}"
-            ) from (error)
+            raise ViolationError(f"{doing.name} failed with an unexpected error: {error!r}") from (
+                error
+            )
         if done:
             raise ViolationError(
                 f"{doing.name} was refused, and version {done} is of it: {error!r}"
             ) from error
         if isinstance(error, NotFoundError) and not self._was_cleaned(doing.root):
-            raise ViolationError(f"{doing.name} did not find what is there: {error!r}") from error
+            raise ViolationError(
+                f"{doing.name} did not find an existing object: {error!r}"
+            ) from error
 
     def read(self, doing: Doing, number: int, found: pa.Table | BaseException) -> None:
-        """Judge what a reader of a version saw."""
+        """Check the rows that a reader of a version received."""
         version = self.histories[doing.root].get(number)
         if isinstance(found, BaseException):
             if isinstance(found, StorageError):
@@ -288,15 +290,15 @@ class Judge:
             raise ViolationError(f"{doing.name}: version {number} reads {rows}, and was {version}")
 
     def newest(self, root: str) -> int:
-        """Return the number of the newest version."""
+        """Return the number of the latest version."""
         return max(self.histories.get(root, {}), default=0)
 
     def tags(self) -> dict[str, tuple[str, int]]:
-        """Return the root of the table and the version that each tag has."""
+        """Return the root of the table and the version of each tag."""
         found = {}
         for info in self.bucket.list(f"{MAIN}/_refs/tags"):
             if not info.size:
-                continue  # its name is claimed, no more
+                continue  # only its name is claimed
             said = json.loads(self.bucket.read(info.path))
             branch = said.get("branch")
             root = MAIN if branch is None else f"{MAIN}/tree/{branch}"
@@ -306,7 +308,7 @@ class Judge:
     # --- the end -----------------------------------------------------------------------------
 
     def at_the_end(self, open_table: Callable[[str, int | None], lancelet.LanceDataset]) -> None:
-        """Judge what is left, after a last cleanup: all that is needed, and nothing else."""
+        """Check that all needed files, and no others, exist after a final cleanup."""
         branches = [
             info.path.rpartition("/")[2].removesuffix(".json")
             for info in self.bucket.list(f"{MAIN}/_refs/branches")
@@ -315,7 +317,7 @@ class Judge:
         roots = [*(f"{MAIN}/tree/{branch}" for branch in branches), MAIN]
         for root, number in sorted(self.recorded):
             if root in roots and number > self.newest(root):
-                open_table(root, None)  # which gives a manifest its name
+                open_table(root, None)  # which renames the manifest
                 self._published(None, root, number)
         for root in roots:
             table = open_table(root, None)
@@ -324,12 +326,12 @@ class Judge:
                 raise ViolationError(f"{root} reads as version {table.version}, and is {expected}")
             wrong = list(table.check("indices"))
             if wrong:
-                raise ViolationError(f"{root} is not sound: {wrong}")
+                raise ViolationError(f"{root} has errors: {wrong}")
             for keys in ((0,), (3, 5, 1003)):
-                wanted = " OR ".join(f"id = {key}" for key in keys)
-                found = _as_rows(table.to_table(filter=wanted))
+                condition = " OR ".join(f"id = {key}" for key in keys)
+                found = _as_rows(table.to_table(filter=condition))
                 if found != {each: v for each, v in expected.rows.items() if each in keys}:
-                    raise ViolationError(f"{root}: {wanted} finds {found}")
+                    raise ViolationError(f"{root}: {condition} finds {found}")
         for root in roots:
             open_table(root, None).cleanup_old_versions(
                 retain_versions=1, delete_unverified=True, error_if_tagged_old_versions=False
@@ -352,11 +354,11 @@ class Judge:
                 continue
             folder = "/".join(info.path.split("/")[: parts[1].count("/") + 3]) + "/"
             if info.path not in needed and folder not in needed:
-                raise ViolationError(f"{info.path} is needed by nobody, and was not cleaned up")
+                raise ViolationError(f"{info.path} is unreferenced and was not cleaned up")
         left = [info.path for info in self.bucket.list(MAIN) if "/.hold-" in info.path]
         if any(path.partition("/_versions")[0] in roots for path in left):
-            raise ViolationError(f"holds of nobody were not cleaned up: {left}")
-        for root in roots:  # Whatever the dead left, others can go on.
+            raise ViolationError(f"unreferenced holds were not cleaned up: {left}")
+        for root in roots:  # Files of dead actors do not block others.
             open_table(root, None).update_config({"judged": "sound"})
 
     def _was_cleaned(self, root: str) -> bool:
@@ -370,9 +372,9 @@ class Judge:
                 f"memory://{BUCKET}/{root}", version=number, session=self.session
             )
             snapshot = table._handle.snapshot
-            # Files are written once, so that what a fragment says of itself is what it reads.
-            for told, fragment in zip(snapshot.fragments, table.get_fragments(), strict=True):
-                key = (root, told)
+            # Files are immutable, so fragments with equal metadata have equal rows.
+            for entry, fragment in zip(snapshot.fragments, table.get_fragments(), strict=True):
+                key = (root, entry)
                 if key not in self._fragments:
                     found = fragment.to_table(with_row_id=self.stable_row_ids)
                     ids = found["_rowid"].to_pylist() if self.stable_row_ids else []
@@ -403,7 +405,7 @@ def _as_rows(found: pa.Table) -> Rows:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether an error says why nothing was changed, which needs no proof."""
+    """Return whether an error explains a rejected operation and needs no further check."""
     expected = (AlreadyExistsError, RefNotFoundError, VersionRemovedError)
     return isinstance(error, expected)
 
@@ -414,9 +416,9 @@ def _needs(snapshot: Snapshot) -> frozenset[str]:
     found = set()
 
     def add(folder: str, path: str, base: int | None, end: str = "") -> None:
-        place = location.resolve(folder, path, base, bases)
-        root = place.store.uri.removeprefix(f"memory://{BUCKET}/")
-        found.add(f"{root}/{place.path}{end}")
+        resolved = location.resolve(folder, path, base, bases)
+        root = resolved.store.uri.removeprefix(f"memory://{BUCKET}/")
+        found.add(f"{root}/{resolved.path}{end}")
 
     for fragment in snapshot.fragments:
         for file in fragment.files:

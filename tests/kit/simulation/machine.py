@@ -1,14 +1,14 @@
-"""A machine that is simulated: actors take turns, one request of the store at a time.
+"""A simulated machine: actors take turns, one request of the store at a time.
 
-    actor 1    opens the table ......... commits ............ paused for hours ... goes on
+    actor 1    opens the table ......... commits ............ paused for hours ... continues
     actor 2          ........ deletes rows ........ killed
     actor 3                         cleans up ..............................
 
-An actor runs the real code in a thread of its own, but only one thread runs at any time: whoever
-has the baton. At each request of the store, and where the code waits, the actor says what it is
-about to do, and the `Course` of the history says whose turn it is and what becomes of the request:
-it is done, refused, done without a reply, or the actor dies. Time, ids and chance come from here
-too, so that the same choices give the same history, byte for byte.
+An actor runs the production code in its own thread, but only one thread, the one with the baton,
+runs at any time. At each request of the store and each wait, the actor announces its request, and
+the `Course` of the history selects the next actor and the outcome of the request: success, failure
+without effect, success without a reply, or the death of the actor. Time, ids and random numbers
+also come from the machine, so a history is reproducible byte for byte.
 """
 
 from __future__ import annotations
@@ -47,40 +47,40 @@ R = TypeVar("R")
 Fate: TypeAlias = Literal[
     "done", "refused", "full", "lost", "lingering", "killed", "done and killed"
 ]
-"""What becomes of a request; one that lingers is done later, when nobody waits for it."""
+"""The outcome of a request; "linger" executes it later, after its actor stopped waiting."""
 
 EPOCH_NS: Final = 1_700_000_000 * 10**9
-"""When every history begins."""
+"""The start time of every history."""
 
 _CONDITIONAL: Final = frozenset({"put_if_absent", "rename_if_absent"})
 _SILENT: Final = frozenset(
     {"write", "open_writer", "read_ranges", "read_tail", "flush", "sweep_temporaries"}
 )
-"""What others cannot see, or what asks for nothing that was not there before."""
+"""Requests that other actors cannot observe, or that read immutable objects."""
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Keep nothing in the cache of the process, which the actors of a history are not one of."""
+def without_caches() -> Iterator[None]:
+    """Disable the caches of the process, because each actor represents a separate process."""
     before = CACHE.stats.budget_bytes
     CACHE.resize(0)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of cleanups that failed, as they were made to
+            warnings.simplefilter("ignore")  # of cleanups with injected faults
             yield
     finally:
         CACHE.resize(before)
 
 
 class Killed(BaseException):
-    """The process is gone: what would follow never runs."""
+    """The simulated process has died."""
 
 
 class Actor:
-    """A process of the history, with its chance and its clock."""
+    """A process of the history, with its random numbers and clock."""
 
     def __init__(self, name: str, task: Callable[[], None], random: Random, skew_ns: int) -> None:
-        """Describe an actor that has not begun."""
+        """Create an actor that has not started."""
         self.name = name
         self.task = task
         self.random = random
@@ -89,43 +89,43 @@ class Actor:
         self.is_done = False
         self.requests = 0
         self.about: object = None
-        """What it is doing, for who judges that."""
+        """The current operation, for the judge."""
         self.pending: Request | None = None
         self.baton = threading.Lock()
         self.baton.acquire()
 
 
 class Course(Protocol):
-    """Who is next, and what becomes of requests."""
+    """Selects the next actor and the outcome of requests."""
 
     now_ns: int
 
     def begin(self, actors: Sequence[Actor]) -> None:
-        """Begin with actors that all are ready."""
+        """Start with ready actors."""
 
     def next(self) -> Actor | None:
-        """Return whose turn it is; None at the end, or to stop."""
+        """Return the next actor, or None at the end or to stop."""
 
     def announce(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
-        """Hear what an actor is about to do; waiting takes a time that is known."""
+        """Receive the next request of an actor, or the duration of a wait."""
 
     def fate(self, actor: Actor, request: Request) -> Fate:
-        """Say what becomes of the request of the actor whose turn it is."""
+        """Return the outcome of the request of the current actor."""
 
     def held_up(self, actor: Actor) -> float:
-        """Say for how many seconds others go on between two entries of a listing."""
+        """Return for how many seconds other actors run between two entries of a listing."""
 
     def over(self, actor: Actor) -> None:
-        """Hear that an actor has ended."""
+        """Receive the end of an actor."""
 
     def linger(self, late: Callable[[], None]) -> None:
-        """Call something later, between two turns."""
+        """Schedule a call between two turns."""
 
 
 class Machine(Surroundings):
-    """The surroundings of all actors, and the store that they share.
+    """The environment of all actors and their shared store.
 
-    `on_change` is called after each request that changed the store, with the actor and the path.
+    `on_change` is called with the actor and the path after each request that changed the store.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Machine(Surroundings):
         *,
         is_drive: bool = False,
     ) -> None:
-        """Make a machine without actors, with a drive or else with objects that pages list."""
+        """Create a machine without actors, with a drive or an object store."""
         self.course = course
         self.on_change = on_change
         self.is_drive = is_drive
@@ -151,10 +151,10 @@ class Machine(Surroundings):
         self._random = Random(0)
         self._in_store = False
 
-    # --- surroundings -------------------------------------------------------------------------
+    # --- environment --------------------------------------------------------------------------
 
     def time_ns(self) -> int:
-        """Return the virtual time, by the clock of who asks."""
+        """Return the virtual time by the clock of the current actor."""
         actor = None if self._in_store else self.running
         return EPOCH_NS + self.course.now_ns + (0 if actor is None else actor.skew_ns)
 
@@ -163,35 +163,35 @@ class Machine(Surroundings):
         return self.course.now_ns / 1e9
 
     def sleep(self, seconds: float) -> None:
-        """Let others go on."""
+        """Let other actors run."""
         if self.running is not None:
             self._turn(self.running, Request("sleep", ""), int(seconds * 1e9))
 
     def random_bits(self, count: int) -> int:
-        """Return what follows from the seed."""
+        """Return a value derived from the seed."""
         return self._chance().getrandbits(count)
 
     def uniform(self, low: float, high: float) -> float:
-        """Return what follows from the seed."""
+        """Return a value derived from the seed."""
         return self._chance().uniform(low, high)
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Return a pool without threads: its tasks run when they are given to it."""
+        """Return a pool without threads that runs tasks when they are submitted."""
         del threads, name
         return _AtOnce()
 
     def submit(self, pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
-        """Run a task here and now."""
+        """Run a task immediately."""
         del pool
         return _done(task, item)
 
     def start_thread(self, task: Callable[[], None], name: str) -> None:
-        """Refuse: an actor is one thread."""
+        """Raise, as an actor is one thread."""
         del task
         raise UnsupportedError("a simulated process has no other threads", thread=name)
 
     def watched(self, store: T) -> T:
-        """Return a store, or a database of versions, whose requests are steps of the history."""
+        """Return a store or external manifest store whose requests are steps of the history."""
         if isinstance(store, SqliteRecords):
             return cast("T", self.records)
         if not isinstance(store, MemoryStore):
@@ -201,7 +201,7 @@ class Machine(Surroundings):
     # --- history ------------------------------------------------------------------------------
 
     def run(self, actors: Sequence[Actor]) -> None:
-        """Run actors to their end, and raise what the first of them met that was not expected."""
+        """Run actors to their end and raise the first unexpected error."""
         threads = [threading.Thread(target=self._live, args=(actor,)) for actor in actors]
         for thread in threads:
             thread.start()
@@ -218,7 +218,7 @@ class Machine(Surroundings):
             raise self.failure
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Make a request of the store, when its turn has come."""
+        """Run a request of the store at the next turn of its actor."""
         actor = self.running
         if actor is None:
             return action()
@@ -251,22 +251,22 @@ class Machine(Surroundings):
         return answer
 
     def is_held_up(self) -> bool:
-        """Let others go on between two entries of a listing, if the history has it so."""
+        """Let other actors run between two entries of a listing, if the history does so."""
         seconds = 0.0 if self.running is None else self.course.held_up(self.running)
         if seconds:
             self.sleep(seconds)
         return seconds > 0
 
-    def unobserved(self, look: Callable[[], T]) -> T:
-        """Run something that is no part of the history."""
+    def unobserved(self, action: Callable[[], T]) -> T:
+        """Run an action outside of the history."""
         before, self.running = self.running, None
         try:
-            return look()
+            return action()
         finally:
             self.running = before
 
     def note(self, text: str) -> None:
-        """Add a line to the trace, if there is one."""
+        """Add a line to the trace, if enabled."""
         if self.trace is not None:
             self.trace.append(f"{self.course.now_ns / 1e9:12.3f}s  {text}")
 
@@ -293,7 +293,7 @@ class Machine(Surroundings):
         self, actor: Actor, about: object, request: Request, action: Callable[[], object]
     ) -> None:
         self.note(f"{actor.name:10} {request.operation} {request.path}  [arrives]")
-        # Nobody hears of it, and what was judged wrong is kept.
+        # The actor gets no reply, and a violation is recorded.
         now, actor.about = actor.about, about
         with suppress(Killed, LanceletError):
             self._carry_out(actor, request, action)
@@ -308,7 +308,7 @@ class Machine(Surroundings):
         return self._random if self.running is None else self.running.random
 
     def _turn(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
-        """Wait until it is the turn of an actor again."""
+        """Wait until the next turn of an actor."""
         if actor.is_dead or self._is_stopping:
             raise Killed
         actor.pending = request
@@ -321,7 +321,7 @@ class Machine(Surroundings):
             raise Killed
 
     def _hand_on(self) -> Actor | None:
-        """Let the next one go on, and return it; unless that is the caller, who has to wait."""
+        """Resume the next actor and return it, unless it is the caller."""
         following = None if self._is_stopping else self.course.next()
         before = self.running
         if following is not None and following is before:
@@ -351,7 +351,7 @@ class Machine(Surroundings):
 
 
 class SimulatedStore(WrappedStore):
-    """A store in memory, each request of which is a step of a history."""
+    """A store in memory whose requests are steps of a history."""
 
     def __init__(self, inner: MemoryStore, machine: Machine) -> None:
         """Wrap a store."""
@@ -360,35 +360,35 @@ class SimulatedStore(WrappedStore):
         super().__init__(inner, self)
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Make a request by its path from the root of the bucket."""
+        """Run a request with its path from the root of the bucket."""
         path = f"{self.prefix}/{request.path}" if self.prefix else request.path
         return self.machine.request(request._replace(path=path), action)
 
     def at(self, folder: str) -> SimulatedStore:
-        """Return the same store with a folder as its root."""
+        """Return the store with a folder as its root."""
         return SimulatedStore(cast("MemoryStore", self.inner).at(folder), self.machine)
 
     def with_deferred_sync(self) -> SimulatedStore:
-        """Return the same: nothing is lost with the power here."""
+        """Return the store, as power failures are not simulated."""
         return self
 
     def for_commits(self) -> SimulatedStore:
-        """Return the same: it can put conditionally."""
+        """Return the store, as it supports conditional puts."""
         return self
 
     @property
     def lists_names(self) -> bool:
-        """Whether this is a drive, which reads names first and sizes later."""
+        """Whether this is a drive, whose listings read names before sizes."""
         return self.machine.is_drive
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects below a folder; others may change them meanwhile."""
+        """Yield the objects below a folder; other actors may change them during the listing."""
         if self.lists_names:
             return self._walk(folder, start_after or "")
         return self._pages(folder, super().list(folder, start_after))
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder; on a drive sizes are read later."""
+        """Return the direct children of a folder; on a drive, sizes are read later."""
         if not self.lists_names:
             return super().list_delimited(folder)
         names = self._names(folder)
@@ -397,7 +397,7 @@ class SimulatedStore(WrappedStore):
         return Listing(tuple(filter(None, found)), tuple(folders))
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object if the name is free, as the system of the drive can."""
+        """Store an object unless the name exists, as drives support it."""
         drive = self.machine.drive
         if drive is None:
             super().put_if_absent(path, data)
@@ -421,7 +421,7 @@ class SimulatedStore(WrappedStore):
                 yield info
 
     def _names(self, folder: str) -> Sequence[str]:
-        """Return the paths in a folder, those of folders with a slash at the end."""
+        """Return the paths in a folder; paths of folders end with a slash."""
         here = super().list_delimited(folder)
         files = (info.path for info in here.objects)
         return sorted([*files, *(f"{path}/" for path in here.folders)])
@@ -433,23 +433,23 @@ class SimulatedStore(WrappedStore):
         return None
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete one after the other, as no store does it in one step."""
+        """Delete objects one at a time, as stores do."""
         for path in paths:
             self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete what is listed, one after the other."""
+        """Delete the listed objects one at a time."""
         Store.delete_folder(self, folder)
 
     def remove_if_empty(self, folder: str) -> None:
-        """Do nothing: folders are but names."""
+        """Do nothing, as folders are only prefixes of names."""
 
 
 class _AtOnce(Executor):
-    """Runs each task when it is given."""
+    """Runs each task when it is submitted."""
 
-    def submit(self, fn: Callable[..., R], /, *args: Any, **words: Any) -> Future[R]:
-        return _done(lambda _: fn(*args, **words), None)
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        return _done(lambda _: fn(*args, **kwargs), None)
 
 
 def _no_reply(request: Request) -> LanceletError:
@@ -462,6 +462,6 @@ def _done(task: Callable[[T], R], item: T) -> Future[R]:
     future: Future[R] = Future()
     try:
         future.set_result(task(item))
-    except Exception as error:  # noqa: BLE001 - raised to who asks for the result
+    except Exception as error:  # noqa: BLE001 - raised by `result`
         future.set_exception(error)
     return future

@@ -1,6 +1,6 @@
-"""What actors do: each operation by the public API, and what it makes of rows by the model.
+"""The operations of actors, with the public API, and their effect on the rows of the model.
 
-An operation is a value, so that a history can be shrunk by leaving some out.
+An operation is a value, so a history can be shrunk by removing some.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ SCHEMA: Final = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation of an actor: what it does, to which rows, on which branch, seen from where."""
+    """One operation of an actor, with its rows, branch and base version."""
 
     kind: str
     number: int
-    """Which operation of the history it is; the ids of new rows follow from it."""
+    """The number of the operation in the history, which determines the ids of new rows."""
     amount: int = 0
-    """Which rows, versions or ages; each kind takes it as it can."""
+    """The selected rows, version or age, depending on the kind."""
     branch: str | None = None
     is_stale: bool = False
-    """Whether the handle of the operation before is used, if there is one."""
+    """Whether the handle of the previous operation is reused."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return f"{self.kind} #{self.number}"
 
     @property
     def root(self) -> str:
-        """The folder of the table that it changes."""
+        """The folder of the changed table."""
         return MAIN if self.branch is None else f"{MAIN}/tree/{self.branch}"
 
 
@@ -75,7 +75,7 @@ WEIGHTS: Final = {
     "read": 3,
     "configure": 1,
 }
-"""How often each kind is chosen."""
+"""The relative frequency of each kind."""
 
 JOBS: Final = {
     "job append": 4,
@@ -84,7 +84,7 @@ JOBS: Final = {
     "job compact": 3,
     "job index": 2,
 }
-"""Jobs of tasks that are tried twice, as a cluster may."""
+"""Jobs whose tasks run twice, as in a cluster."""
 
 PUBLISHES: Final = {
     "append": 1,
@@ -97,40 +97,40 @@ PUBLISHES: Final = {
     "job delete": None,
     "job update": None,
 }
-"""How many versions success means; None if that depends on the rows, but never two."""
+"""The number of versions of a successful operation; None for zero or one, depending on the rows."""
 
 CHANGES_ROWS: Final = frozenset(PUBLISHES)
 
 
 def table(rows: Rows) -> pa.Table:
-    """Return rows of the model as a table."""
+    """Return model rows as a table."""
     return pa.table({"id": list(rows), "v": list(rows.values())}, SCHEMA)
 
 
 def new_rows(step: Step) -> Rows:
-    """Return rows that no other operation writes."""
+    """Return rows with keys that no other operation writes."""
     return {1000 + 10 * step.number + each: 0 for each in range(1 + step.amount % 3)}
 
 
 def is_meant(step: Step, key: int) -> bool:
-    """Return whether a delete or an update means a row."""
+    """Return whether a delete or an update selects a row."""
     return key % 5 == step.amount % 5
 
 
 def upserted(step: Step) -> Rows:
-    """Return rows with old keys and with keys that others may bring as well."""
+    """Return rows with existing keys, and with keys that other upserts may also insert."""
     return dict.fromkeys((step.amount % 7, 900 + step.amount % 4), step.number)
 
 
 def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
-    """Return what an operation makes of rows."""
+    """Return the effect of an operation on rows."""
 
-    def changes(kept: Callable[[Rows, Rows], Rows | None]) -> Effect:
+    def changes(apply: Callable[[Rows, Rows], Rows | None]) -> Effect:
         def effect(read: Rows, newest: Rows) -> Rows | None:
             meant = {key: v for key, v in read.items() if is_meant(step, key)}
             if any(newest.get(key, v) != v for key, v in meant.items()):
-                return None  # another changed them meanwhile
-            return kept(meant, newest)
+                return None  # changed concurrently
+            return apply(meant, newest)
 
         return effect
 
@@ -179,7 +179,7 @@ def open_table(
 
 
 def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
-    """Do what a step says; reading and restoring are done by the actor."""
+    """Run a step; the actor itself runs reads and restores."""
     condition = f"id % 5 = {step.amount % 5}"
     match step.kind:
         case kind if kind in JOBS:
@@ -263,12 +263,12 @@ def _perform_job(step: Step, dataset: lancelet.LanceDataset, condition: str) -> 
 
 
 class _Twice:
-    """Runs each task twice, each time as another process would, and takes what came last."""
+    """Runs each task twice, each time in a separate process, and returns the last result."""
 
     def run(
         self, function: TaskFunction[T, R], tasks: Sequence[T], watch: PhaseControl
     ) -> Iterator[Outcome]:
-        """Run them; see `Engine`."""
+        """Run tasks; see `Engine`."""
         del watch
         for task in tasks:
             for tried in range(_TRIES):
@@ -310,7 +310,7 @@ def _branch_of(step: Step) -> str:
 
 
 def random_step(random: Random, number: int, kinds: dict[str, int], *, stale: float) -> Step:
-    """Return an operation that is chosen by chance."""
+    """Return a random operation."""
     kind = random.choices(list(kinds), list(kinds.values()))[0]
     on_branch = kind not in _OF_MAIN and random.random() < 0.15
     branch = random.choice(["b0", "b1"]) if on_branch else None
@@ -318,5 +318,5 @@ def random_step(random: Random, number: int, kinds: dict[str, int], *, stale: fl
 
 
 def pause(seconds: float) -> None:
-    """Wait as the code of users does."""
+    """Wait like user code."""
     surroundings.sleep(seconds)

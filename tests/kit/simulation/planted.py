@@ -1,9 +1,9 @@
-"""Mends of the product taken back: each must be found by the histories of some seed.
+"""Reintroduced defects: the histories of some seed must detect each of them.
 
     with planted("nothing is recorded before manifests are deleted"):
         run(Scenario.of(seed)).violation        is not None
 
-Whoever weakens what judges histories sees here that something is no longer found.
+These tests fail if a change makes the judge miss a defect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lancelet.table.manifests import VersionFolder
 from lancelet.upkeep.cleanup import mentions, plan, run
 
 Plant = Callable[[], Any]
-"""Returns a context in which a mend is taken back."""
+"""Returns a context that reintroduces a defect."""
 
 
 def _with(owner: ModuleType | type, name: str, other: object) -> Plant:
@@ -51,12 +51,12 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _listed(published: Any, *_: Any) -> VersionFolder:
-    """Accept every manifest that was put."""
+    """Accept every manifest."""
     return VersionFolder.of(published.location.store)
 
 
-def _looked_up_once(published: Any, base: Any, handler: Any) -> VersionFolder | None:
-    """Judge by whether the manifest is there, as before records were kept."""
+def _checked_once(published: Any, base: Any, handler: Any) -> VersionFolder | None:
+    """Check whether the manifest exists, as before versions were recorded."""
     del base, handler
     return _listed(published) if published.exists() else None
 
@@ -79,7 +79,7 @@ def _no_fence(shard: Shard, manifest: ShardManifest) -> int:
 
 
 def _all_entries(shard: Shard, manifest: ShardManifest) -> int:
-    """Delete the entries of a log, also those that no table has."""
+    """Delete the entries of a log, including those not in any table."""
     del manifest
     found = [info.path for info in shard.store.list("wal")]
     for path in found:
@@ -88,17 +88,17 @@ def _all_entries(shard: Shard, manifest: ShardManifest) -> int:
 
 
 def _claimed(temporary: str, native: str, *, is_taken_over: bool) -> None:
-    """Claim a name by an empty file, which is replaced; whoever looks meanwhile finds it."""
+    """Claim a name with an empty file that is replaced later; readers may see the empty file."""
     drive: Any = vars(unfinished)["os"]
     handle = drive.open(native, drive.O_CREAT | (0 if is_taken_over else drive.O_EXCL), 0o666)
     try:
         drive.flock(handle, drive.LOCK_EX)
         claim = drive.fstat(handle)
         if claim.st_size or not drive.path.samestat(claim, drive.stat(native)):
-            raise FileExistsError(errno.EEXIST, "somebody has the name", native)
+            raise FileExistsError(errno.EEXIST, "the name exists", native)
         drive.replace(temporary, native)
     except BlockingIOError as error:
-        raise FileExistsError(errno.EEXIST, "somebody claims the name", native) from error
+        raise FileExistsError(errno.EEXIST, "the name is claimed", native) from error
     finally:
         drive.close(handle)
 
@@ -107,36 +107,34 @@ _COMMIT: Final = commit._commit
 
 
 PLANTED: Final[Mapping[str, Plant]] = {
-    "a lost reply is taken for a failure": lambda: _both(
+    "a lost reply is treated as a failure": lambda: _both(
         _with(commit, "_load_if_ours", _nothing),
         _with(resolve.Resolver, "add_pending", _nothing),
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
-    "a commit looks only whether its manifest is there": _with(
-        commit, "confirm_version", _looked_up_once
+    "a commit checks only that its manifest exists": _with(
+        commit, "confirm_version", _checked_once
     ),
-    "a cleanup does not look again at tags and holds": _with(
-        run, "referred_since", lambda _: set()
-    ),
-    "a cleanup does not look at tags": _with(plan, "_branch_tags", lambda *_: {}),
-    "a commit does not look whether it came too late": _with(commit, "confirm_version", _listed),
-    "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
-    "who refers to a version does not hold it": lambda: _both(
+    "a cleanup does not check tags and holds again": _with(run, "referred_since", lambda _: set()),
+    "a cleanup ignores tags": _with(plan, "_branch_tags", lambda *_: {}),
+    "a commit does not check whether it was late": _with(commit, "confirm_version", _listed),
+    "a cleanup ignores holds": _with(plan, "held_versions", lambda _: set()),
+    "tags and branches are created without a hold": lambda: _both(
         _with(refs, "hold_version", _referring_without_a_hold),
         _with(commit, "hold_version", _referring_without_a_hold),
     ),
-    "a cleanup does not look at versions that came since": _with(
+    "a cleanup ignores newer versions": _with(
         run, "mentioned_since", lambda *_: mentions.Mentions()
     ),
-    "a cleanup takes the files of writers for garbage": _with(plan, "UNVERIFIED_AGE", timedelta(0)),
-    "what nobody knows is told as a conflict": _with(commit, "_commit", _unknown_is_conflict),
-    "deletions by others are not joined": _with(
+    "a cleanup deletes the files of active writers": _with(plan, "UNVERIFIED_AGE", timedelta(0)),
+    "an unknown outcome is reported as a conflict": _with(commit, "_commit", _unknown_is_conflict),
+    "concurrent deletions are not merged": _with(
         resolve, "rebase_rows", lambda ours, *_: Rebased(ours, {})
     ),
-    "nothing conflicts": _with(resolve, "judge", lambda *_: COMPATIBLE),
-    "who claims a shard leaves no fence in its log": _with(Shard, "_mark", _no_fence),
+    "no operations conflict": _with(resolve, "judge", lambda *_: COMPATIBLE),
+    "a shard is claimed without a fence in its log": _with(Shard, "_write_fence", _no_fence),
     "a log is not replayed": _with(Shard, "entries", lambda *_: iter(())),
-    "entries of a log are collected before a table has them": _with(
+    "log entries are collected before they are flushed": _with(
         upkeep, "_delete_entries", _all_entries
     ),
     "flushed tables are collected before they are merged": _with(
@@ -144,7 +142,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         "_compacted_everywhere",
         lambda snapshot: dict.fromkeys(list_shards(snapshot.location), 1 << 40),
     ),
-    "an empty claim is not taken over": _with(
+    "an empty claim is never replaced": _with(
         unfinished, "_rename_if_absent", partial(_claimed, is_taken_over=False)
     ),
     "names are claimed by empty files": _with(
@@ -153,30 +151,30 @@ PLANTED: Final[Mapping[str, Plant]] = {
 }
 
 SEEDS: Final[Mapping[str, int]] = {
-    "a lost reply is taken for a failure": 10,
-    "a commit looks only whether its manifest is there": 1,
-    "a cleanup does not look again at tags and holds": 101,
-    "a cleanup does not look at tags": 7,
-    "a commit does not look whether it came too late": 87,
-    "who refers to a version does not hold it": 1142,
-    "a cleanup does not look at holds": 651,
-    "a cleanup does not look at versions that came since": 73,
-    "a cleanup takes the files of writers for garbage": 1,
-    "what nobody knows is told as a conflict": 1081,
-    "deletions by others are not joined": 1,
-    "nothing conflicts": 1,
-    "who claims a shard leaves no fence in its log": 667,
+    "a lost reply is treated as a failure": 10,
+    "a commit checks only that its manifest exists": 1,
+    "a cleanup does not check tags and holds again": 101,
+    "a cleanup ignores tags": 7,
+    "a commit does not check whether it was late": 87,
+    "tags and branches are created without a hold": 1142,
+    "a cleanup ignores holds": 651,
+    "a cleanup ignores newer versions": 73,
+    "a cleanup deletes the files of active writers": 1,
+    "an unknown outcome is reported as a conflict": 1081,
+    "concurrent deletions are not merged": 1,
+    "no operations conflict": 1,
+    "a shard is claimed without a fence in its log": 667,
     "a log is not replayed": 2,
-    "entries of a log are collected before a table has them": 6,
+    "log entries are collected before they are flushed": 6,
     "flushed tables are collected before they are merged": 97,
-    "an empty claim is not taken over": 20007,
+    "an empty claim is never replaced": 20007,
     "names are claimed by empty files": 20019,
 }
-"""For each a seed that finds it."""
+"""A seed that detects each defect."""
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Take a mend back for a while."""
+    """Reintroduce a defect within a context."""
     with PLANTED[name]():
         yield

@@ -1,8 +1,8 @@
-"""One history: what follows from a seed, how it is run and judged, and how it is shrunk.
+"""Create a history from a seed, run and check it, and shrink it.
 
-seed 17    4 actors with 3 to 7 operations each, requests that fail, actors that are paused
-run        every change of the store is judged; a violation ends the history
-shrink     operations, faults and pauses are left out as long as it is still violated
+seed 17    4 actors with 3 to 7 operations each, failing requests, paused actors
+run        every change of the store is checked; a violation ends the history
+shrink     operations, faults and pauses are removed while the violation persists
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.kit.simulation.machine import (
     Fate,
     Killed,
     Machine,
-    nothing_kept,
+    without_caches,
 )
 from tests.kit.simulation.operations import (
     CHANGES_ROWS,
@@ -52,13 +52,13 @@ _SECOND: Final = 10**9
 _HOUR: Final = 3600 * _SECOND
 
 _HARSH_FROM: Final = 1000
-"""From this seed on, every second history has many faults; a few find what many hide."""
+"""From this seed on, every second history has many faults; the others have few."""
 
 _WIDE_FROM: Final = 10_000
-"""From this seed on tasks of jobs are tried twice, disks are full, and listings take a while."""
+"""From this seed on, tasks of jobs run twice, disks fill up, and listings take time."""
 
 _RECORDS_FROM: Final = 40_000
-"""From this seed on, every third history has a database of versions."""
+"""From this seed on, every third history has an external manifest store."""
 
 _STORAGES: Final[tuple[Storage, ...]] = ("objects", "drive", "drive without links")
 
@@ -69,7 +69,7 @@ _FIRST: Final = dict.fromkeys(range(8), 0)
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How likely it is that something happens at a request."""
+    """The probabilities of events at a request."""
 
     refused: float = 0.0
     lost: float = 0.0
@@ -77,9 +77,9 @@ class Chances:
     killed: float = 0.0
     paused: float = 0.0
     held_up: float = 0.0
-    """How often others go on between two entries of a listing."""
+    """The probability that other actors run between two entries of a listing."""
     full_ns: tuple[int, int] = (0, 0)
-    """From when till when the disk is full."""
+    """The start and end of the time when the disk is full."""
     latency_ns: int = 10**7
 
 
@@ -87,8 +87,7 @@ class Chances:
 class Scenario:
     """A history before it is run.
 
-    `spared` are the faults and pauses that do not happen: the names of steps with the number of
-    the request.
+    `spared` are the omitted faults and pauses, as names of steps with request numbers.
     """
 
     seed: int
@@ -98,20 +97,20 @@ class Scenario:
     stable_row_ids: bool
     has_shards: bool = False
     storage: Storage = "objects"
-    """A drive reads names first and sizes later, and nothing lingers; others list in pages."""
+    """A drive reads names before sizes and has no delayed requests; other stores list in pages."""
     has_records: bool = False
-    """Whether a database decides which writer has a version."""
+    """Whether an external manifest store decides commits."""
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
     def of(seed: int) -> Scenario:
-        """Return what follows from a seed."""
+        """Return the scenario of a seed."""
         random = Random(seed)
-        # Few kinds in a history meet each other more often than all do.
+        # With fewer kinds of operations, conflicts between them are more frequent.
         share = random.choice([0.15, 0.3, 0.75])
         has_records = seed >= _RECORDS_FROM and seed % 3 == 0
-        known = WEIGHTS | (JOBS if seed >= _WIDE_FROM and not has_records else {})
-        weights = {kind: n for kind, n in known.items() if random.random() < share}
+        all_weights = WEIGHTS | (JOBS if seed >= _WIDE_FROM and not has_records else {})
+        weights = {kind: n for kind, n in all_weights.items() if random.random() < share}
         weights |= {kind: WEIGHTS[kind] for kind in ("append", "cleanup")}
         stale = random.choice([0.0, 0.0, 0.3, 0.9])
         numbers = itertools.count()
@@ -163,13 +162,13 @@ class Scenario:
 
     @property
     def size(self) -> int:
-        """How many operations there are."""
+        """The number of operations."""
         return sum(map(len, self.actors))
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of a history."""
+    """The result of a history."""
 
     steps: int = 0
     operations: int = 0
@@ -180,18 +179,18 @@ class Report:
 
 
 class _Course:
-    """Requests take a while; whoever is the first to be through is next."""
+    """Requests take time; the actor whose request ends first is next."""
 
     def __init__(self, scenario: Scenario, report: Report) -> None:
         self.now_ns = 0
         self._scenario = scenario
         self._report = report
-        self._waiting: list[tuple[int, int, Actor | Callable[[], None]]] = []
+        self._queue: list[tuple[int, int, Actor | Callable[[], None]]] = []
         self._count = itertools.count()
         self._chance: dict[Actor, tuple[str, Random, int]] = {}
 
     def enter(self, actor: Actor, step: Step) -> None:
-        """Begin a step, whose chances do not depend on what came before."""
+        """Start a step, whose random numbers do not depend on earlier steps."""
         self._chance[actor] = (step.name, Random(f"{self._scenario.seed}/{step.name}"), 0)
 
     def begin(self, actors: Sequence[Actor]) -> None:
@@ -241,21 +240,21 @@ class _Course:
 
     def linger(self, late: Callable[[], None]) -> None:
         delay = Random(self.now_ns).choice([0.05, 1, 3600]) * _SECOND
-        heapq.heappush(self._waiting, (self.now_ns + int(delay), next(self._count), late))
+        heapq.heappush(self._queue, (self.now_ns + int(delay), next(self._count), late))
 
     def next(self) -> Actor | None:
-        while self._waiting:
-            self.now_ns, _, following = heapq.heappop(self._waiting)
+        while self._queue:
+            self.now_ns, _, following = heapq.heappop(self._queue)
             if isinstance(following, Actor):
                 return following
             following()
         return None
 
     def over(self, actor: Actor) -> None:
-        """Nothing is left to do for who has ended."""
+        """Do nothing, as the actor has ended."""
 
     def _wait(self, delay_ns: int, actor: Actor) -> None:
-        heapq.heappush(self._waiting, (self.now_ns + delay_ns, next(self._count), actor))
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, next(self._count), actor))
 
     def _happens(self, name: str, count: int) -> bool:
         if (name, count) in self._scenario.spared:
@@ -265,7 +264,7 @@ class _Course:
 
 
 def run(scenario: Scenario, *, traced: bool = False) -> Report:
-    """Run a history and judge it."""
+    """Run and check a history."""
     report, judge = Report(), Judge()
     course = _Course(scenario, report)
     machine = Machine(course, judge.changed, is_drive=scenario.storage != "objects")
@@ -279,7 +278,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     if scenario.storage == "drive without links":
         machine.drive = DriveWithoutLinks(machine, BUCKET)
         mounted = machine.drive.mounted()
-    with surroundings.replaced_by(machine), nothing_kept(), mounted:
+    with surroundings.replaced_by(machine), without_caches(), mounted:
         session = lancelet.Session(1 << 20, 1 << 20)
         of_shards = shards.ShardJudge() if scenario.has_shards else None
         if of_shards is not None:
@@ -316,7 +315,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
 
 
 def _nothing(actor: Actor | None, request: Request) -> None:
-    """Judge nothing before the end."""
+    """Check nothing before the end."""
 
 
 def _begin(
@@ -338,7 +337,7 @@ def _begin(
 
 @dataclass(slots=True)
 class _Life:
-    """What one actor does."""
+    """Run the operations of one actor."""
 
     machine: Machine
     course: _Course
@@ -417,7 +416,7 @@ def _first_manifest(judge: Judge) -> str:
 
 
 def shrink(scenario: Scenario) -> tuple[Scenario, Report]:
-    """Leave out operations and faults as long as the history is violated in the same way."""
+    """Remove operations and faults as long as the same violation occurs."""
     report = run(scenario)
     kind = type(report.violation)
 
@@ -446,13 +445,13 @@ def shrink(scenario: Scenario) -> tuple[Scenario, Report]:
 
 
 def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios without an actor, and without one step."""
+    """Yield scenarios without one actor or one step."""
     for number, steps in enumerate(scenario.actors):
         if steps:
             yield _with(scenario, number, ())
     for number, steps in enumerate(scenario.actors):
-        for place in range(len(steps)):
-            yield _with(scenario, number, steps[:place] + steps[place + 1 :])
+        for index in range(len(steps)):
+            yield _with(scenario, number, steps[:index] + steps[index + 1 :])
 
 
 def _with(scenario: Scenario, number: int, steps: tuple[Step, ...]) -> Scenario:

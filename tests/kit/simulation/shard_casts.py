@@ -1,13 +1,13 @@
-"""Small scenarios of the log of a shard, of which every order is run.
+"""Small scenarios of the log of a shard whose interleavings are all executed.
 
     two claims        A and B each open a writer and put a row; the later claim fences the earlier
-    a flush, merge    A puts and closes, which flushes; M merges what is flushed
+    a flush, merge    A puts and closes, which flushes; M merges the flushed tables
     two merges        M and N merge one flushed table
-    merge, collect    M merges what is flushed, C deletes what nobody will read
-    drop, claim       D drops the log, X and Y open writers of a shard that is new, I begins a log
+    merge, collect    M merges the flushed tables, C deletes unreferenced files
+    drop, claim       D drops the log, X and Y open writers of a new shard, I creates a log
 
-Before, a writer flushed row 0, and another one put row 1 and died. The table has no key, so a row
-that was replayed or merged twice would be seen. Logs are dropped that have no shards yet.
+Initially, one writer flushed row 0, and another put row 1 and died. The table has no key, so rows
+that are replayed or merged twice are detected. Dropped logs have no shards.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.kit.simulation.judge import BUCKET, MAIN
 _SHARD: Final = str(uuid.UUID(int=7))
 _NEW: Final = str(uuid.UUID(int=8))
 _BEFORE: Final = (0, 1)
-"""The rows that are there before."""
-_TOLD: Final = (CommitError, StorageError, NotFoundError)
+"""The initial rows."""
+_OUTCOMES: Final = (CommitError, StorageError, NotFoundError)
 
 
 def _rows(*ids: int) -> pa.Table:
@@ -45,14 +45,14 @@ def _open() -> lancelet.LanceDataset:
 
 @dataclass(slots=True)
 class ShardStage:
-    """A table with a log, which has a flushed row, and one that only the log has; or no shard."""
+    """A table whose log has a flushed and an unflushed row, or no shard."""
 
     stored: dict[str, Any]
     rows: tuple[int, ...]
 
     @staticmethod
     def built(rows: tuple[int, ...] = _BEFORE) -> ShardStage:
-        """Build it, under the surroundings of the machine."""
+        """Create the table in the environment of the machine."""
         MemoryStore.renew(BUCKET)
         dataset = lancelet.write_dataset(_rows(), f"memory://{BUCKET}/{MAIN}")
         dataset.initialize_mem_wal(unsharded=True)
@@ -64,9 +64,10 @@ class ShardStage:
         return ShardStage(dict(MemoryStore(BUCKET)._objects.by_key), rows)
 
     def scene(self, names: Iterable[str]) -> Scene:
-        """Return the scenario of some actors: `a`, `b`, `x`, `y` write, `f` flushes, `m`, `n`, `c`.
+        """Return the scenario of some actors.
 
-        `d` drops the log, and `i` begins one; `x` and `y` write a shard that is new.
+        `a` and `b` write, `f` flushes, `m` and `n` merge, `c` collects, `d` drops the log, and `i`
+        creates one; `x` and `y` write a new shard.
         """
 
         def make() -> tuple[Cast, Callable[[Cast], None]]:
@@ -102,10 +103,13 @@ class ShardStage:
                 cast.add(name, tasks[name])
 
             def judge(cast: Cast) -> None:
-                for name, told in cast.told.items():
-                    may_be = (*_TOLD, InvalidInputError) if name in "dixy" else _TOLD
-                    assert not isinstance(told, Exception) or isinstance(told, may_be), (name, told)
-                # What is in the log is replayed, flushed, and merged; a log that is gone has none.
+                for name, outcome in cast.outcomes.items():
+                    may_be = (*_OUTCOMES, InvalidInputError) if name in "dixy" else _OUTCOMES
+                    assert not isinstance(outcome, Exception) or isinstance(outcome, may_be), (
+                        name,
+                        outcome,
+                    )
+                # The content of the log is replayed, flushed and merged; a dropped log has none.
                 if _open().mem_wal_index_details() is not None:
                     _open().compact_mem_wal(flush=True)
                     _open().collect_mem_wal()

@@ -1,10 +1,11 @@
-"""Histories of the log of a shard: writers that fence each other, merges, collections, cleanups.
+"""Histories of the log of a shard: competing writers, merges, collections and cleanups.
 
-    put      key 3 is 17, acknowledged     until a later put or delete of key 3 it reads as 17
-    put      key 3 is 18, no reply         it may read as 17 or as 18 from now on
-    merge, collect, cleanup                change nothing that reads
+    put      key 3 is 17, acknowledged     reads return 17 until a later put or delete of key 3
+    put      key 3 is 18, no reply         reads may return 17 or 18 from now on
+    merge, collect, cleanup                do not change what reads return
 
-The judge knows of each key which puts may be the last: those that no acknowledged one came after.
+For each key, the judge records which puts may be the latest: those not followed by an acknowledged
+one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _TELLING: Final = (CommitError, StorageError, NotFoundError)
 
 @dataclass(slots=True)
 class _Put:
-    """A value that a key was given; None if the row was deleted."""
+    """A value put for a key, or None for a deletion."""
 
     value: int | None
     began: float
@@ -63,13 +64,13 @@ class _Put:
 
 @dataclass(slots=True)
 class ShardJudge:
-    """What each key may read as."""
+    """The values that reads of each key may return."""
 
     puts: dict[int, list[_Put]] = field(default_factory=dict)
     moments: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def begin(self, keys: list[int], value: int | None) -> list[_Put]:
-        """Hear that keys are about to be given a value."""
+        """Record the start of a put."""
         began = next(self.moments)
         made = [_Put(value, began) for _ in keys]
         for key, put in zip(keys, made, strict=True):
@@ -77,13 +78,13 @@ class ShardJudge:
         return made
 
     def acknowledged(self, puts: list[_Put]) -> None:
-        """Hear that they were given it."""
+        """Record an acknowledged put."""
         for put in puts:
             put.ended = next(self.moments)
             put.is_acknowledged = True
 
     def check(self, found: pa.Table, where: str, *, is_newest: bool = True) -> None:
-        """Judge what was read; who looks by a writer that was fenced sees what it had then."""
+        """Check a read; a fenced writer returns its rows from before it was fenced."""
         keys = found["id"].to_pylist()
         if len(set(keys)) < len(keys):
             raise ViolationError(f"{where}: a key is there twice: {sorted(keys)}")
@@ -99,7 +100,7 @@ class ShardJudge:
 
 @dataclass(slots=True)
 class ShardLife:
-    """What one actor does with the shard."""
+    """Runs the operations of one actor on the shard."""
 
     machine: Machine
     enter: Callable[[Actor, Step], None]
@@ -110,7 +111,7 @@ class ShardLife:
     writer: Any = None
 
     def run(self) -> None:
-        """Do all steps, or die."""
+        """Run all steps, unless the actor dies."""
         session = lancelet.Session(1 << 20, 1 << 20)
         for step in self.steps:
             self.enter(self.actor, step)
@@ -128,7 +129,7 @@ class ShardLife:
             self.report.acknowledged += error is None
             if error is not None and not isinstance(error, _TELLING):
                 raise ViolationError(
-                    f"{step.name} failed, which says nothing: {error!r}"
+                    f"{step.name} failed with an unexpected error: {error!r}"
                 ) from error
 
     def _do(self, step: Step, session: lancelet.Session) -> None:
@@ -164,7 +165,7 @@ class ShardLife:
 
 
 def begin(session: lancelet.Session, *, stable_row_ids: bool) -> None:
-    """Make a table with a log, without rows."""
+    """Create an empty table with a log."""
     dataset = lancelet.write_dataset(
         SCHEMA.empty_table(),
         f"memory://{BUCKET}/{MAIN}",
@@ -175,7 +176,7 @@ def begin(session: lancelet.Session, *, stable_row_ids: bool) -> None:
 
 
 def at_the_end(judge: ShardJudge, session: lancelet.Session) -> None:
-    """Judge what is left, in the log and then in the table."""
+    """Check the final rows, first in the log and then in the table."""
     writer = _open(session).mem_wal_writer(SHARD)
     judge.check(writer.lsm_scanner().to_table(), "the log, replayed")
     writer.close()
@@ -186,11 +187,11 @@ def at_the_end(judge: ShardJudge, session: lancelet.Session) -> None:
     found = _open(session).check("indices")
     wrong = [each for each in found if each.severity is not Severity.NOTE]
     if wrong:
-        raise ViolationError(f"the table is not sound: {wrong}")
+        raise ViolationError(f"the table has errors: {wrong}")
 
 
 def random_steps(random: Random, numbers: itertools.count[int]) -> tuple[Step, ...]:
-    """Return what an actor does: writers begin by claiming the shard."""
+    """Return the steps of an actor; writers start by claiming the shard."""
     if random.random() < 0.3:
         kinds = {kind: WEIGHTS[kind] for kind in ("merge", "collect", "clean")}
     else:

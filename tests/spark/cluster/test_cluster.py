@@ -129,7 +129,7 @@ def assert_rows(found, expected):
         assert found.column(name).equals(expected.column(name)), name
 
 
-def assert_sound_without_orphans(driver, server, table):
+def assert_valid_without_orphans(driver, server, table):
     """Clean up, and see that nothing is left that no version uses, and that all else is sound."""
     options = server.storage_options
     driver.run(clean, table, options)
@@ -198,7 +198,7 @@ def test_the_pipeline_survives_an_executor_that_dies_in_the_middle_of_a_write(
         rows = rows_of(server, each)
         assert_rows(rows, pa.table({"id": expected, "twice": expected * 2}))
         assert pc.sum(pc.equal(rows.column("x"), -1.0)).as_py() == 200
-        assert_sound_without_orphans(driver, server, each)
+        assert_valid_without_orphans(driver, server, each)
 
 
 def make_table(server, table, files=8):
@@ -240,7 +240,7 @@ def test_a_backfill_survives_the_loss_of_a_machine(cluster, driver, server, tabl
     cluster.add_worker()
     ids = np.arange(ROWS)
     assert_rows(rows_of(server, table), pa.table({"id": ids, "twice": ids * 2}))
-    assert_sound_without_orphans(driver, server, table)
+    assert_valid_without_orphans(driver, server, table)
 
 
 @pytest.mark.slow
@@ -259,7 +259,7 @@ def test_a_compaction_survives_an_executor_that_dies(cluster, driver, server, ta
         server.resume()
     assert driver.finish(call) == 40
     assert_rows(rows_of(server, table), numbers())
-    assert_sound_without_orphans(driver, server, table)
+    assert_valid_without_orphans(driver, server, table)
 
 
 def compact_small(spark, table, options):
@@ -285,7 +285,7 @@ def test_a_task_that_is_tried_again_writes_its_rows_once(driver, server, table, 
     driver.run(write_failing_once, table, server.storage_options, way)
     assert_rows(rows_of(server, table), numbers())
     assert files_in(server, table) > used_files(server, table), "of first attempts"
-    assert_sound_without_orphans(driver, server, table)
+    assert_valid_without_orphans(driver, server, table)
 
 
 def write_with_a_slow_attempt(spark, table, options, way, folder):
@@ -302,9 +302,7 @@ def write_with_a_slow_attempt(spark, table, options, way, folder):
 
 
 @pytest.mark.slow
-def test_a_second_attempt_beside_the_first_writes_rows_once(
-    driver, start_driver, server, table, tmp_path
-):
+def test_concurrent_attempts_write_rows_once(driver, start_driver, server, table, tmp_path):
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -325,7 +323,7 @@ def test_a_second_attempt_beside_the_first_writes_rows_once(
             )
             assert (folder / "attempt-0-1").exists(), "there was a second attempt"
             assert_rows(rows_of(server, own), numbers())
-            assert_sound_without_orphans(hasty, server, own)
+            assert_valid_without_orphans(hasty, server, own)
 
 
 def append_stopping(spark, table, options, gate, start):
@@ -360,4 +358,4 @@ def test_two_drivers_commit_at_once(driver, start_driver, server, table, gate):
     assert rows.column("id").to_pylist() == list(range(ROWS + 2 * ROWS_PER_PART))
     last = -1.0 - versions.index(max(versions))
     assert set(rows.column("x").to_pylist()[:500]) == {last}, "the later merge won whole"
-    assert_sound_without_orphans(driver, server, table)
+    assert_valid_without_orphans(driver, server, table)

@@ -144,7 +144,7 @@ def test_encoded_images_are_shown_by_pillow_where_it_is_there(monkeypatch):
         lambda: ImageURIArray.from_uris(3),
     ],
 )
-def test_what_is_no_image_is_refused(wrong):
+def test_non_image_input_is_refused(wrong):
     with pytest.raises(InvalidInputError):
         wrong()
 

@@ -15,7 +15,7 @@ NUMBERS = st.lists(st.none() | st.floats(-100, 100, width=16), min_size=1, max_s
 
 
 @given(NUMBERS)
-def test_a_series_holds_what_the_array_held(numbers):
+def test_a_series_has_the_values_of_the_array(numbers):
     array = bfloat16_array(numbers)
     series = array.to_pandas()
     assert str(series.dtype) == "lance.bfloat16"

@@ -50,7 +50,7 @@ KEPT = [
 @pytest.mark.parametrize(
     ("array", "wanted"), KEPT, ids=lambda each: str(getattr(each, "type", each))
 )
-def test_values_that_fit_are_kept(array, wanted):
+def test_values_that_fit_are_unchanged(array, wanted):
     for start in (0, 1):
         part = array.slice(start)
         found = find_converter(array.type, wanted)(part)
@@ -173,7 +173,7 @@ def test_frames_are_inserted_and_merged_into_a_table_of_other_types(frame, tmp_p
     assert dataset.to_table().sort_by("k") == ROWS
 
 
-def test_what_a_frame_lacks_within_a_struct_stays_missing(tmp_path):
+def test_struct_fields_missing_in_rows_are_null(tmp_path):
     wanted = pa.struct([("x", pa.int8()), ("y", pa.string())])
     dataset = lancelet.write_dataset(pa.table({"s": pa.nulls(1, wanted)}), tmp_path / "t")
     dataset.insert(pa.table({"s": [{"x": 5}]}))

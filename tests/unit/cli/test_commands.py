@@ -105,7 +105,7 @@ def test_tables_in_other_stores_are_listed(told) -> None:
     assert [row["name"] for row in told("ls", "memory://cli-ls")] == ["a.lance", "b/c.lance"]
 
 
-def test_a_table_that_cannot_be_opened_is_named_beside_the_others(table: str, call) -> None:
+def test_an_unreadable_table_is_listed_with_the_others(table: str, call) -> None:
     folder = Path(table).parent
     (folder / "broken.lance" / "_versions").mkdir(parents=True)
     (folder / "broken.lance" / "_versions" / "1.manifest").write_bytes(b"no manifest")
@@ -206,7 +206,7 @@ def test_differences_end_with_their_own_exit_code(table: str, told, call) -> Non
     assert call("diff", table, "9")[0] == ExitCode.NOT_FOUND
 
 
-def test_files_that_nobody_can_verify_are_counted(tmp_path: Path, told, call) -> None:
+def test_unverifiable_files_are_counted(tmp_path: Path, told, call) -> None:
     """Damage in the last file: of the reference, so without checksums, and not seen."""
     uri = str(tmp_path / "mixed.lance")
     rows = pa.table({"x": pa.array(range(1000), pa.int64())})

@@ -45,7 +45,7 @@ def test_a_table_without_rows_says_so() -> None:
     assert stream.getvalue() == "no rows\n"
 
 
-def test_values_without_json_of_their_own_are_told() -> None:
+def test_values_without_a_json_form_are_printed() -> None:
     stream = io.StringIO()
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     Output(form=Form.JSON, stream=stream).facts({"b": b"\x00", "t": moment, "s": {1}, "o": 1 + 2j})
@@ -74,7 +74,7 @@ def test_bars_are_drawn_for_people_only() -> None:
         assert output.errors.getvalue() == ""
 
 
-def test_bytes_are_told_in_the_unit_that_fits() -> None:
+def test_bytes_are_printed_in_a_suitable_unit() -> None:
     assert [size_text(1024**power) for power in range(5)] == [
         "1 B",
         "1.0 KiB",

@@ -24,7 +24,7 @@ def dataset(tmp_path):
     return lancelet.write_dataset(ROWS, tmp_path / "t.lance")
 
 
-def test_what_is_not_there_was_not_found(dataset, tmp_path):
+def test_missing_tables_raise_not_found(dataset, tmp_path):
     with pytest.raises(ValueError, match="was not found"):
         lancelet.dataset(tmp_path / "other")
     with pytest.raises(ValueError, match=r"not\s+found"):
@@ -41,8 +41,8 @@ def test_a_conflict_that_another_attempt_would_solve_is_retryable_without_attemp
     assert "Commit conflict for version 2" in str(caught.value)
 
 
-def test_rows_that_were_deleted_are_told_to_need_row_ids(dataset):
-    with pytest.raises(ValueError, match="with_row_id is false"):
+def test_deleted_rows_need_row_ids(dataset):
+    with pytest.raises(ValueError, match="with_row_id=True"):
         dataset.to_table(include_deleted_rows=True)
 
 

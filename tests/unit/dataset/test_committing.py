@@ -224,7 +224,7 @@ def test_detached_versions_are_found_by_number_only(ds: LanceDataset) -> None:
     assert lancelet.dataset(ds.uri, version=done.version).count_rows() == 6
 
 
-def test_what_cannot_be_committed_is_refused(tmp_path: Path, ds: LanceDataset) -> None:
+def test_input_that_cannot_be_committed_is_refused(tmp_path: Path, ds: LanceDataset) -> None:
     append = LanceOperation.Append([])
     with pytest.raises(ValueError, match="read_version is required"):
         LanceDataset.commit(ds, append)

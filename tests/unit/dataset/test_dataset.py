@@ -98,7 +98,7 @@ def test_a_version_that_is_not_there_is_an_error_as_in_the_reference(dataset, ve
         lancelet.dataset(dataset.uri, version)
 
 
-def test_writing_respects_what_is_there(dataset, tmp_path):
+def test_writes_check_existing_tables(dataset, tmp_path):
     with pytest.raises(OSError, match="already exists"):
         lancelet.write_dataset(ids(0, 1), dataset.uri)
     with pytest.raises(ValueError, match="Invalid mode"):
@@ -168,7 +168,7 @@ def test_fragments_travel_as_json(dataset):
     assert dataset.get_fragment(99) is None
 
 
-def test_progress_is_told_of_every_fragment(tmp_path):
+def test_progress_is_reported_for_every_fragment(tmp_path):
     told = []
 
     class Notes(FragmentWriteProgress):

@@ -85,7 +85,7 @@ def test_a_table_that_would_be_created_is_not_there(tmp_path):
         lancelet.write_dataset(ROWS, uri, dry_run=True)
 
 
-def test_what_stands_in_the_way_is_said(tmp_path):
+def test_conflicts_are_reported(tmp_path):
     uri = str(tmp_path / "t")
     dataset = lancelet.write_dataset(ROWS, uri)
     lancelet.dataset(uri).update_field_metadata({"k": {"a": "b"}})
@@ -203,7 +203,7 @@ KEYED = pa.schema(
 
 
 @pytest.mark.parametrize("name", APART)
-def test_what_makes_no_version_says_what_it_writes_and_deletes(tmp_path, name):
+def test_dry_runs_without_a_version_report_written_and_deleted_files(tmp_path, name):
     operation, num_files, num_deleted, change = APART[name]
     uri = str(tmp_path / "t")
     dataset = lancelet.write_dataset(
@@ -295,7 +295,7 @@ def compacted(dataset):
 
 
 @pytest.mark.parametrize("name", CLONES)
-def test_what_ends_in_a_version_of_some_table_can_be_tried(tmp_path, name):
+def test_dry_runs_of_clones_report_their_version(tmp_path, name):
     operation, rows, num_files, change = CLONES[name]
     uri, to = str(tmp_path / "t"), str(tmp_path / "other")
     dataset = lancelet.write_dataset(ROWS, uri, max_rows_per_file=5)
@@ -337,12 +337,13 @@ LOOKING = {
         *("has_stable_row_ids", "head", "highlight", "hybrid_search", "index_cache_hit_rate"),
         *("index_statistics", "initial_storage_options", "io_stats_incremental"),
         *("io_stats_snapshot", "join", "join_asof", "lance_schema", "latest_storage_options"),
-        *("latest_version", "list_indices", "look_at", "max_field_id", "mem_wal_index_details"),
+        *("latest_version", "list_indices", "max_field_id", "mem_wal_index_details"),
         *("mem_wal_shards",),
         *("metadata", "meter", "new_file_session", "open_options", "optimize", "prewarm_index"),
         *("partition_expression", "plot", "read_blob_ranges", "read_blobs", "read_transaction"),
         *("recall_report", "remap_row_addrs", "sample", "scanner", "schema", "schema_metadata"),
-        *("session", "slice", "snapshot", "sort_by", "sql", "stats", "storage_options_accessor"),
+        *("session", "set_snapshot", "slice", "snapshot", "sort_by", "sql", "stats"),
+        *("storage_options_accessor",),
         *("children", "stream", "to_arrow", "to_polars"),
         *("tags", "take", "take_blobs", "to_batches", "to_pandas", "to_table", "tracked_files"),
         *("tune", "uri", "validate", "version", "version_refs", "versions"),

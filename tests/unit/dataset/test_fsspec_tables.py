@@ -132,7 +132,7 @@ def test_the_disk_through_fsspec_is_the_disk(tmp_path: Path) -> None:
     assert lancelet.dataset(tmp_path / "t").count_rows() == 1000
 
 
-def test_what_is_wrong_with_a_file_system_is_said(shelf) -> None:
+def test_invalid_file_systems_are_reported(shelf) -> None:
     with pytest.raises(UnknownSchemeError, match="no store supports this scheme"):
         lancelet.dataset("nowhere://t")
     with pytest.raises(InvalidInputError, match="an fsspec file system, or true"):

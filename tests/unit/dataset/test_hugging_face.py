@@ -47,7 +47,7 @@ def written(rows, path):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_types_images_and_features_are_kept(hugging, streamed, tmp_path):
+def test_types_images_and_features_are_preserved(hugging, streamed, tmp_path):
     found = written(hugging.to_iterable_dataset() if streamed else hugging, tmp_path)
     assert found.schema.field("small").type == pa.int8()
     assert found.schema.field("share").type == pa.float32()

@@ -18,7 +18,7 @@ def dataset(tmp_path):
     return lancelet.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=50)
 
 
-def test_progress_is_told_from_the_first_row_to_the_last(dataset):
+def test_progress_is_reported_from_the_first_to_the_last_row(dataset):
     told = []
     dataset.create_scalar_index("a", "BTREE", progress_callback=told.append)
     assert all(isinstance(each, IndexProgress) for each in told)
@@ -109,7 +109,7 @@ def test_statistics_of_an_index_have_the_names_of_the_reference(dataset):
         dataset.stats.index_stats("nope")
 
 
-def test_statistics_tell_the_kind_of_an_index_without_details_by_its_files(tmp_path):
+def test_statistics_derive_the_kind_of_an_index_without_details_from_its_files(tmp_path):
     path = str(tmp_path / "texts.lance")
     dataset = lancelet.write_dataset(pa.table({"t": ["a red fox"]}), path)
     own_id = str(uuid.uuid4())
@@ -146,7 +146,7 @@ def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_a_slip_in_what_a_text_index_is_asked_for_is_refused(tmp_path, train):
+def test_misspelt_text_index_options_are_refused(tmp_path, train):
     dataset = lancelet.write_dataset(pa.table({"t": ["a b"]}), str(tmp_path / "t.lance"))
     with pytest.raises(ValueError, match="unknown FTS index parameter 'with_positions'"):
         dataset.create_scalar_index("t", "INVERTED", with_positions=True, train=train)
@@ -187,7 +187,7 @@ def test_parts_of_an_index_are_built_uncommitted(dataset, kind):
     assert len(dataset.describe_indices()[0].segments) == 2
 
 
-def test_segments_of_most_kinds_have_ids_that_nobody_chooses(dataset):
+def test_segments_of_most_kinds_have_generated_ids(dataset):
     own = {"fragment_ids": [0], "index_uuid": str(uuid.uuid4())}
     assert dataset.create_index_uncommitted("a", "BITMAP", **own).uuid == own["index_uuid"]
     with pytest.raises(ValueError, match="index_uuid is no longer accepted"):
@@ -202,7 +202,7 @@ def test_columns_of_the_wrong_type_are_refused(dataset, kind):
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"])
-def test_an_index_whose_files_are_gone_is_built_anew_when_retrained(dataset, tmp_path, kind):
+def test_an_index_with_missing_files_is_rebuilt_when_retrained(dataset, tmp_path, kind):
     dataset.create_scalar_index("a", kind)
     for file in (tmp_path / "t.lance" / "_indices").glob("*/*"):
         file.unlink()

@@ -430,7 +430,7 @@ def test_columns_split_rows_as_in_the_reference_or_are_refused_by_both(tmp_path,
 
 
 @pytest.mark.parametrize("wrong", [{"max_memtable_rows": 0}, {"max_wal_buffer_size": -1}], ids=str)
-def test_settings_that_no_writer_could_have_are_not_kept(tmp_path, wrong):
+def test_invalid_writer_settings_are_refused(tmp_path, wrong):
     dataset = lancelet.write_dataset(_rows([]), str(tmp_path / "t"))
     with pytest.raises(InvalidInputError, match="at least"):
         dataset.initialize_mem_wal(**wrong)
@@ -445,7 +445,7 @@ def test_settings_that_no_writer_could_have_are_not_kept(tmp_path, wrong):
         ({"bucket_column": "id", "num_buckets": 2000}, "1 to 1024"),
     ],
 )
-def test_what_means_nothing_is_refused(options, message):
+def test_invalid_combinations_of_arguments_are_refused(options, message):
     dataset = lancelet.write_dataset(_rows([]), "memory://wal-refused")
     with pytest.raises(InvalidInputError, match=message):
         dataset.initialize_mem_wal(**options)
@@ -496,7 +496,7 @@ def seen(uri):
     return found[0]
 
 
-def test_what_is_in_all_versions_is_deleted_and_nothing_else(tmp_path):
+def test_collection_deletes_data_needed_by_no_version(tmp_path):
     uri = str(tmp_path / "t")
     dataset = _new(uri)
     with dataset.mem_wal_writer(SHARD, max_memtable_batches=1) as writer:

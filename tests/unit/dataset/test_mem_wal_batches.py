@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_while_it_put_is_refused_by_the_shard(table, monk
     assert fresh(table)[5] == "late5"
 
 
-def test_logs_are_flushed_and_merged_beside_a_stream(table):
+def test_logs_are_flushed_and_merged_during_a_stream(table):
     for number in range(40):
         log_batch(table.snapshot, rows(range(number, number + 10), f"{number}-"), "s", number)
         if number % 7 == 3:

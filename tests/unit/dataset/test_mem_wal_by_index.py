@@ -45,7 +45,7 @@ def without(dataset, tables, folder):
         shutil.rmtree(f"{dataset.uri}/_mem_wal/{SHARD}/{table.path}/{folder}")
 
 
-def test_a_key_is_looked_up_by_the_keys_beside_a_table(written, monkeypatch):
+def test_a_key_is_looked_up_in_the_key_file_of_a_table(written, monkeypatch):
     dataset, tables = written
     scanned = set()
     scan = lookup.execute_to_table

@@ -91,7 +91,7 @@ CHANGES = {
         ["replace", "delete", "compact", "keys", "append", "replace", "drop"],
     ],
 )
-def test_what_indices_have_is_noted_as_by_the_reference(tmp_path, steps):
+def test_index_coverage_is_recorded_like_the_reference_does(tmp_path, steps):
     notes = []
     for module in (lancelet, lance):
         dataset = indexed(module, str(tmp_path / module.__name__))
@@ -170,7 +170,7 @@ def test_nearest_rows_are_those_of_a_plain_comparison(tmp_path_factory, seed, ha
     assert not {*found["id"].to_pylist()} & {*gone}
 
 
-def test_what_cannot_be_built_of_flushed_rows_is_refused(tmp_path):
+def test_input_that_cannot_be_built_of_flushed_rows_is_refused(tmp_path):
     dataset = indexed(lancelet, str(tmp_path / "t"))
     with pytest.raises(OSError, match="shards build no indices of that kind") as caught:
         dataset.initialize_mem_wal(unsharded=True, maintained_indexes=["bits"])
@@ -182,7 +182,7 @@ def test_what_cannot_be_built_of_flushed_rows_is_refused(tmp_path):
             dataset.initialize_mem_wal(unsharded=True, hnsw_params=wrong)
 
 
-def test_settings_of_graphs_are_kept_as_by_the_reference(tmp_path):
+def test_graph_settings_are_stored_like_the_reference_does(tmp_path):
     kept = []
     for module in (lancelet, lance):
         dataset = indexed(module, str(tmp_path / module.__name__))
@@ -198,7 +198,7 @@ def test_settings_of_graphs_are_kept_as_by_the_reference(tmp_path):
     assert found.details["hnsw"]["max_connections"] == 8
 
 
-def test_keys_are_looked_up_beside_columns_that_arrow_cannot_join(tmp_path):
+def test_keys_are_looked_up_in_tables_with_columns_that_arrow_cannot_join(tmp_path):
     dataset = indexed(lancelet, str(tmp_path / "t"))
     dataset.initialize_mem_wal(unsharded=True)
     with dataset.mem_wal_writer(str(SHARD)) as shard:

@@ -73,7 +73,7 @@ def test_shards_are_listed_with_what_they_flushed(tmp_path):
     assert ids_of(dataset, shards) == [*range(50), 100, 101, 102, 103]
 
 
-def test_what_is_noted_of_shards_is_read_without_asking_them(tmp_path):
+def test_recorded_shards_are_listed_without_reading_them(tmp_path):
     dataset = begun(tmp_path)
     assert dataset.mem_wal_shards(noted=True) == []
     put(dataset, [100])
@@ -198,7 +198,7 @@ def test_readers_see_new_shards_and_merges_after_a_while(tmp_path):
         lancelet.mem_wal.LsmReader(dataset, refresh_interval_ms=0)
 
 
-def test_readers_go_on_with_what_they_saw_if_looking_fails(tmp_path, caplog):
+def test_readers_continue_with_cached_shards_if_discovery_fails(tmp_path, caplog):
     dataset = begun(tmp_path)
     with lancelet.mem_wal.LsmReader(dataset, refresh_interval_ms=1) as reader:
         Path(dataset.uri, "_mem_wal", str(SHARD), "manifest").mkdir(parents=True)
@@ -235,7 +235,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_what_an_index_lacks_is_read_from_flushed_tables(tmp_path, monkeypatch, query):
+def test_unindexed_rows_are_read_from_flushed_tables(tmp_path, monkeypatch, query):
     """The fragments that the index has not are not even there, and nobody misses them."""
     dataset = indexed(tmp_path)
     monkeypatch.setattr(nearest, "_INDEXED_ROWS", 0)
@@ -312,7 +312,7 @@ def test_shards_of_clones_and_branches_are_their_own(tmp_path, kind):
         assert ids_of(source, source.mem_wal_shards()) == [*range(50), 100, 101]
 
 
-def test_writers_count_on_from_what_a_table_merged_of_their_id(tmp_path):
+def test_writers_count_generations_after_the_merged_one(tmp_path):
     """A branch of the reference says that generation 1 of the shard is merged: it is another's."""
     dataset = begun(tmp_path)
     put(dataset, [100])
@@ -379,7 +379,7 @@ def pruned_struct(value, paths):
     return found
 
 
-def test_rows_are_told_apart_by_the_columns_that_planners_are_given(tmp_path):
+def test_rows_are_identified_by_the_key_columns_of_the_planner(tmp_path):
     plain = pa.table({"id": [1, 2], "x": pa.array([[0, 0], [5, 5]], pa.list_(pa.float32(), 2))})
     dataset = lancelet.write_dataset(plain, str(tmp_path / "t"))
     dataset.initialize_mem_wal()
@@ -525,7 +525,7 @@ def test_a_writer_of_a_log_that_was_dropped_acknowledges_nothing(tmp_path, is_be
     assert sorted(found["id"].to_pylist()) == [*range(50), 100, *([101] if is_begun_again else [])]
 
 
-def test_who_drops_a_log_leaves_what_the_next_one_flushed(tmp_path, monkeypatch):
+def test_dropping_a_log_preserves_tables_flushed_by_the_next_one(tmp_path, monkeypatch):
     """Another begins a log and writes the shard anew before what the dropped one had is deleted."""
     dataset = begun(tmp_path)
     dataset.mem_wal_writer(str(SHARD)).close()
@@ -568,7 +568,7 @@ def test_shards_of_an_earlier_log_are_not_taken_over(tmp_path):
         opened.initialize_mem_wal()
 
 
-def test_what_could_not_be_flushed_is_collected_with_the_shard(tmp_path):
+def test_unflushed_entries_are_collected_with_the_shard(tmp_path):
     dataset = begun(tmp_path)
     put(dataset, [100])
     merge(lancelet.dataset(dataset.uri), [100], 1)
@@ -606,7 +606,7 @@ def test_ids_of_columns_that_are_gone_are_not_given_again(tmp_path):
 
 
 @pytest.mark.parametrize("has_key", [True, False])
-def test_what_is_flushed_is_merged_in_order(tmp_path, has_key):
+def test_flushed_tables_are_merged_in_order(tmp_path, has_key):
     schema = rows([]).schema if has_key else rows([]).schema.remove_metadata()
     if not has_key:
         schema = pa.schema([field.remove_metadata() for field in schema])
@@ -633,7 +633,7 @@ def test_what_is_flushed_is_merged_in_order(tmp_path, has_key):
         assert table["id"].to_pylist() == [0, 1, 2, 2, 2, 3, 4, 9]
 
 
-def test_two_that_merge_pass_over_what_the_other_merged(tmp_path, monkeypatch):
+def test_concurrent_merges_skip_merged_tables(tmp_path, monkeypatch):
     dataset = begun(tmp_path)
     put(dataset, [100])
     put(dataset, [101])
@@ -682,7 +682,7 @@ def dropped_and_another(dataset):
 @pytest.mark.parametrize("change", [renamed_and_another, dropped_and_another])
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("has_key", [True, False])
-def test_columns_may_change_while_what_was_flushed_is_merged(
+def test_columns_may_change_during_a_merge_of_flushed_tables(
     tmp_path, monkeypatch, change, step, has_key
 ):
     """A name may mean another column by then: rows keep their columns by the ids of fields."""
@@ -795,7 +795,7 @@ def test_a_shard_that_begins_while_a_log_is_dropped_keeps_the_log(tmp_path, monk
     assert sorted(dataset.to_table()["id"].to_pylist()) == [*range(50), 100]
 
 
-def test_who_claims_a_shard_of_a_log_that_is_gone_acknowledges_nothing(tmp_path, monkeypatch):
+def test_a_claim_on_a_dropped_log_acknowledges_nothing(tmp_path, monkeypatch):
     dataset = begun(tmp_path)
     claim = Shard.claim
 
@@ -840,7 +840,7 @@ def test_a_stale_handle_opens_no_sealed_shard_of_a_log_that_others_began(tmp_pat
     assert not manifest.is_active
 
 
-def test_a_log_that_begins_fences_who_still_writes_one_that_the_table_lost(tmp_path):
+def test_a_new_log_fences_writers_of_the_dropped_one(tmp_path):
     """The ids of fields mean other columns in what replaced the table."""
     dataset = begun(tmp_path)
     writer = dataset.mem_wal_writer(str(SHARD))

@@ -87,7 +87,7 @@ def test_a_field_says_more_of_itself():
     assert ours.get_extras(pydantic.Field(), "k") is None
 
 
-def test_what_is_no_column_is_refused():
+def test_non_column_input_is_refused():
     class Wrong(pydantic.BaseModel):
         a: int | str
 

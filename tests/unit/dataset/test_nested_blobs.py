@@ -52,7 +52,7 @@ def test_rows_with_blobs_in_lists_are_compacted_and_updated(nested):
     assert found["lists"].to_pylist() == expected_lists()[1:]
 
 
-def test_what_lies_in_a_base_is_kept_by_the_id_of_the_base(tmp_path):
+def test_blobs_in_a_base_are_stored_with_the_base_id(tmp_path):
     (tmp_path / "cold").mkdir()
     (tmp_path / "cold/x.bin").write_bytes(b"0123456789")
     uri = (tmp_path / "cold/x.bin").as_uri()
@@ -71,7 +71,7 @@ def test_what_lies_in_a_base_is_kept_by_the_id_of_the_base(tmp_path):
     ]
 
 
-def test_what_lies_elsewhere_is_copied_if_asked_for_and_refused_otherwise(tmp_path):
+def test_external_blobs_are_copied_on_request_and_refused_otherwise(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"0123456789")
     uri = (tmp_path / "x.bin").as_uri()
     rows = pa.table({"b": lancelet.blob_array([uri, lancelet.Blob.from_uri(uri, 1, 2), None])})

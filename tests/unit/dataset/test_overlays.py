@@ -61,7 +61,7 @@ def dataset(tmp_path: Path) -> lancelet.LanceDataset:
     return lancelet.write_dataset(_table(), str(tmp_path / "t"))
 
 
-def test_what_was_laid_last_is_read_wherever_rows_are(dataset) -> None:
+def test_the_newest_overlay_is_read(dataset) -> None:
     first = _laid(dataset, [4, 1], {"val": _ints(111, 444)}, [1])
     second = _laid(first, Bitmap({1, 7}), {"val": _ints(999, 777)}, [1])
     expected = [0, 999, 20, 30, 444, 50, 60, 777, 80, 90]
@@ -108,7 +108,7 @@ def test_deleted_rows_stay_deleted_and_rows_count_with_them(dataset) -> None:
     assert laid.to_table()["val"].to_pylist() == [10, 20, 30, 2, 60, 70, 80, 90]
 
 
-def test_new_base_values_end_what_lies_over_them(dataset) -> None:
+def test_new_base_values_replace_overlays(dataset) -> None:
     laid = _laid(dataset, [1], {"id": _ints(5), "val": _ints(111)}, [0, 1])
     file = _values(laid, "new.lance", pa.table({"val": _ints(*range(10))}), [1])
     operation = Operation.DataReplacement([Operation.DataReplacementGroup(0, file)])
@@ -184,7 +184,7 @@ def test_rows_that_are_none_are_refused(dataset, offsets, message: str) -> None:
         _laid(dataset, offsets, {"val": _ints(9)}, [1])
 
 
-def test_what_cannot_be_read_is_an_error(dataset) -> None:
+def test_input_that_cannot_be_read_is_an_error(dataset) -> None:
     with pytest.raises(InvalidInputError, match="does not exist"):
         _laid(dataset, [1], {"val": _ints(9)}, [1], fragment=7)
     with pytest.raises(CorruptDataError, match="more rows than it has values"):

@@ -100,7 +100,7 @@ def stop(_):
 
 
 @pytest.mark.parametrize("stage", [each for each in CALLS if each != "delete files"])
-def test_what_the_function_raises_stops_the_call_and_nothing_is_committed(stage, table):
+def test_an_error_of_the_function_aborts_without_a_commit(stage, table):
     if stage == "optimize indices":
         table.create_scalar_index("id", "BTREE")
         table.insert({"id": [100]})

@@ -51,7 +51,7 @@ def test_a_tag_names_a_version_until_it_moves(ds) -> None:
     assert ds.tags.list() == {}
 
 
-def test_tags_are_of_the_version_looked_at_unless_told(ds) -> None:
+def test_tags_default_to_the_checked_out_version(ds) -> None:
     ds.checkout_version(2).tags.create("here")
     assert ds.tags.get_version("here") == 2
 
@@ -177,7 +177,7 @@ def test_references_are_seen_from_the_branch_looked_at(ds) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1.5, ("main", "v1"), ("a", 1, 2)])
-def test_what_names_no_version_is_refused(ds, wrong) -> None:
+def test_invalid_versions_are_refused(ds, wrong) -> None:
     with pytest.raises((ValueError, TypeError)):
         ds.checkout_version(wrong)
 
@@ -187,7 +187,7 @@ def test_negative_versions_overflow_as_in_the_reference(ds) -> None:
         ds.checkout_version(-1)
 
 
-def test_asof_opens_what_was_latest_then(ds) -> None:
+def test_asof_opens_the_latest_version_at_a_time(ds) -> None:
     times = {each["version"]: each["timestamp"] for each in ds.versions()}
     assert lancelet.dataset(ds.uri, asof=times[2]).version in {1, 2}
     assert lancelet.dataset(ds.uri, asof=datetime.now().isoformat()).version == 3  # noqa: DTZ005

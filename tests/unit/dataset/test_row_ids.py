@@ -39,7 +39,7 @@ def test_ids_may_be_of_any_form(ids):
     ("wrong", "kind"),
     [([1, 1], ValueError), ([-1], OverflowError), ([1 << 64], OverflowError), (["a"], TypeError)],
 )
-def test_what_is_no_id_is_refused_as_by_the_reference(wrong, kind):
+def test_non_id_input_is_refused_as_by_the_reference(wrong, kind):
     with pytest.raises(kind):
         lance.fragment.RowIdSequence(wrong)
     with pytest.raises(kind):

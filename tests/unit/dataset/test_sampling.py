@@ -76,7 +76,7 @@ def test_shards_have_every_row_once(
     kind=st.sampled_from(_KINDS),
     condition=st.sampled_from([None, "id % 3 != 1"]),
 )
-def test_resuming_leaves_out_what_was_seen(skip, randomize, kind, condition) -> None:
+def test_resuming_skips_consumed_rows(skip, randomize, kind, condition) -> None:
     dataset = _table(40)
     sampler = kind(1, 2, randomize, seed=5)
     whole = _ids(sampler(dataset, batch_size=4, filter=condition))
@@ -184,7 +184,7 @@ def test_processes_share_out_an_iterable_dataset() -> None:
         LanceDataset(table, 3, shard_granularity="row")
 
 
-def test_what_was_read_is_kept_if_asked_for() -> None:
+def test_samples_are_cached_on_request() -> None:
     table = _table(20)
     dataset = LanceDataset(table, 6, cache=True, to_tensor_fn=None)
     first = _ids(dataset)

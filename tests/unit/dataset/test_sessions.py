@@ -60,7 +60,7 @@ def test_a_backend_is_a_size(backend, indexed):
     assert session.size_bytes() == session.index_cache_size_bytes() == 0
 
 
-def test_sizes_bound_what_is_held_of_indices_and_of_all_else(indexed):
+def test_sizes_limit_the_index_cache_and_the_metadata_cache(indexed):
     session = Session(300_000, 200_000)
     expected = search(lancelet.dataset(indexed))
     for seed in range(3):
@@ -97,7 +97,7 @@ def test_handles_without_a_session_share_the_cache_of_the_process(indexed):
     assert second.session().index_cache_size_bytes() < held + 100_000
 
 
-def test_what_handles_hold_goes_with_the_last_of_them(indexed):
+def test_resources_of_handles_are_released_with_the_last_handle(indexed):
     session = Session(50 * MEGABYTE, 50 * MEGABYTE)
     handles = [lancelet.dataset(indexed, session=session) for _ in range(2)]
     for handle in handles:
@@ -166,7 +166,7 @@ def test_a_session_never_holds_more_than_it_may(indexed, megabytes, seconds):
     assert budget / 20 < most <= budget
 
 
-def test_what_is_said_to_be_held_is_about_what_is(indexed):
+def test_reported_memory_is_close_to_measured_memory(indexed):
     """The sizes of arrays in memory, which the cache weighs, against what Python and NumPy say."""
     session = Session(50 * MEGABYTE, 50 * MEGABYTE)
     dataset = lancelet.dataset(indexed, session=session)

@@ -30,7 +30,7 @@ def dataset(tmp_path: Path) -> lancelet.LanceDataset:
     return lancelet.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=40)
 
 
-def test_a_query_returns_what_it_says(dataset) -> None:
+def test_a_query_returns_its_result(dataset) -> None:
     query = dataset.sql("SELECT id, upper(name) AS n FROM dataset WHERE id BETWEEN 3 AND 4").build()
     assert query.to_table().to_pylist() == [{"id": 3, "n": "N3"}, {"id": 4, "n": "N4"}]
     assert query.to_batch_records()[0].num_rows == 2
@@ -139,7 +139,7 @@ def test_types_that_duckdb_lacks_are_converted(tmp_path: Path) -> None:
         "SELECT * FROM ROWS",
     ],
 )
-def test_what_cannot_run_is_an_error_with_the_query(dataset, query: str) -> None:
+def test_invalid_queries_raise_errors_with_the_query(dataset, query: str) -> None:
     with pytest.raises(SqlError) as caught:
         dataset.sql(query).build().to_batch_records()
     assert isinstance(caught.value, ValueError)
@@ -284,7 +284,7 @@ def test_a_query_that_is_asked_again_reads_what_it_is_given_then(tmp_path) -> No
     assert asked(other) == 1
 
 
-def test_a_query_that_runs_is_nobody_elses(dataset) -> None:
+def test_a_running_query_is_not_shared(dataset) -> None:
     text = "SELECT id FROM dataset ORDER BY id"
     readers = [dataset.sql(text).batch_size(7).build().to_stream_reader() for _ in range(3)]
     begun = [reader.read_next_batch()["id"].to_pylist() for reader in readers]
@@ -341,6 +341,6 @@ for attempt in range(2):
 """
 
 
-def test_a_forked_process_runs_sql_or_is_told_to_be_spawned(run_program, tmp_path):
+def test_a_forked_process_runs_sql_or_reports_to_use_spawn(run_program, tmp_path):
     printed = run_program(SQL_AFTER_A_FORK, str(tmp_path / "t"))
     assert printed.split() == ["2", "2", "spawn", "2"]

@@ -10,7 +10,7 @@ BATCHES = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})]
 
 
 @pytest.mark.parametrize("batches", [BATCHES, []])
-def test_every_pass_yields_what_the_stream_did(tmp_path, batches):
+def test_every_pass_yields_the_rows_of_the_stream(tmp_path, batches):
     with CachedDataset(iter(batches), tmp_path) as cached:
         assert list(cached) == list(cached) == list(cached) == batches
         assert list(tmp_path.iterdir())
@@ -28,7 +28,7 @@ def test_a_second_pass_waits_for_the_first(tmp_path):
     cached.close()
 
 
-def test_what_is_no_folder_is_refused():
+def test_non_folder_input_is_refused():
     with pytest.raises(InvalidInputError):
         CachedDataset(iter(BATCHES), 3)
     with pytest.raises(InvalidInputError):

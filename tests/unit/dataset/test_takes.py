@@ -72,7 +72,7 @@ def test_rows_outside_of_the_table_are_refused_again_and_again(dataset, outside)
             dataset.take([outside], columns=["id"])
 
 
-def test_what_is_deleted_meanwhile_is_taken_from_the_version_that_was_opened(tmp_path):
+def test_concurrently_deleted_rows_are_taken_from_the_opened_version(tmp_path):
     lancelet.write_dataset(table_of(0, 100), tmp_path / "t.lance")
     before = lancelet.dataset(tmp_path / "t.lance")
     for _ in range(3):

@@ -43,7 +43,7 @@ def nearest(dataset, query, k=5, **options):
 
 
 @pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_HNSW_FLAT"])
-def test_segments_that_were_built_apart_find_what_one_index_does(dataset, kind):
+def test_separately_built_segments_have_the_results_of_one_index(dataset, kind):
     rotation = json.dumps({"fast_rotation_signs": [1, 2, 3, 4], "num_bits": 8})
     shared = {"ivf_centroids": vectors_of()[:4], "num_partitions": 4}
     if kind == "IVF_RQ":
@@ -123,7 +123,7 @@ def test_an_index_that_finds_nothing_of_its_own_fails_the_check(dataset):
         validate_vector_index(dataset, "v", refine_factor=1, sample_size=50)
 
 
-def test_recall_is_measured_kept_and_compared(dataset):
+def test_recall_is_measured_stored_and_compared(dataset):
     dataset.create_index("v", "IVF_FLAT", num_partitions=4)
     whole = dataset.recall_report("v", k=5, sample=20, nprobes=4)
     assert (whole.recall, whole.worst, whole.index) == (1.0, 1.0, "v_idx")

@@ -112,7 +112,7 @@ def test_most_columns_are_in_bundles_and_others_are_not(readers):
             assert len({TABLES[2].schema.field(place).type for place in bundle.field_indices}) == 1
 
 
-def test_columns_of_other_lengths_are_left_to_those_who_say_so(readers):
+def test_columns_of_different_lengths_are_not_bundled(readers):
     inner = readers["2.2", 700]._reader
     known = inner._metadata
     shorter = replace(

@@ -108,7 +108,7 @@ def decode(page: MiniBlocks) -> Block:
         ("skewed", "general(zstd){flat(8)} without a search"),
     ],
 )
-def test_what_is_cheapest_is_chosen(column: str, chosen: str) -> None:
+def test_the_cheapest_encoding_is_chosen(column: str, chosen: str) -> None:
     page = choose(COLUMNS[column])
     assert page.descriptions == [chosen]
     assert chosen not in page.refused[0]
@@ -117,7 +117,7 @@ def test_what_is_cheapest_is_chosen(column: str, chosen: str) -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_chosen_decodes_to_what_was_given(column: str, version: FileVersion) -> None:
+def test_chosen_encodings_decode_to_the_original_values(column: str, version: FileVersion) -> None:
     page = choose(COLUMNS[column], version)
     assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
 
@@ -162,7 +162,7 @@ def test_metadata_decide(column: str, metadata: dict[str, str], chosen: str) -> 
     assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
 
 
-def test_bytes_are_what_counts_where_compression_is_asked_for() -> None:
+def test_requested_compression_minimizes_bytes() -> None:
     """Codes of strings would be faster to read, and more to store."""
     texts = pa.array([f"compress_me_please-{n}" for n in range(10_000)])
     assert choose(texts).descriptions[0].endswith("{fsst{variable(flat(32))}} without a search")
@@ -243,7 +243,9 @@ def test_arrow_dictionaries_keep_their_items_and_keys() -> None:
     ("metadata", "name"),
     [({}, "fsst"), ({"compression": "none"}, "variable"), ({"compression": "zstd"}, "general")],
 )
-def test_values_of_full_zip_pages_stay_apart(metadata: dict[str, str], name: str) -> None:
+def test_values_of_full_zip_pages_are_compressed_separately(
+    metadata: dict[str, str], name: str
+) -> None:
     keys = {f"lance-encoding:{key}": value for key, value in metadata.items()}
     block = block_from_arrow(pa.array([" ".join(RNG.choice(WORDS, 80)) for _ in range(200)]))
     encoded = encode_full_zip(block, options=EncodingOptions.from_metadata("x", keys))
@@ -268,7 +270,7 @@ def test_samples_are_whole_if_small_and_bounded_if_large() -> None:
     assert sample_pages(Pages.single(bits)).rows == 16384
 
 
-def test_what_does_not_pay_is_seen_on_a_part_of_long_values(monkeypatch):
+def test_useless_compression_is_detected_on_a_sample_of_long_values(monkeypatch):
     """A value of megabytes is not coded as a whole, only to find that it cannot be."""
     noise = np.random.default_rng(3).integers(0, 256, 4 << 20, np.uint8)
     block = Variable(np.array([0, 5, len(noise)], np.int64), noise)

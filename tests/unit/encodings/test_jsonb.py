@@ -8,7 +8,7 @@ from lancelet.encodings.jsonb import documents_from_storage, documents_to_storag
 from lancelet.errors import CorruptDataError, InvalidInputError
 
 
-def test_nulls_stay_apart_from_json_nulls():
+def test_nulls_differ_from_json_nulls():
     texts = pa.array(["null", None, '{"a": 1}', None])
     found = documents_from_storage(documents_to_storage(texts))
     assert found.type == pa.json_(pa.string())

@@ -105,7 +105,7 @@ def test_strings_decompress_to_no_more_than_the_blocks_of_their_frames_could_hol
         registry.decode_chunks(encoding, [chunks], np.ones(4096, np.int64))
 
 
-def test_what_is_compressed_is_not_compressed_again():
+def test_compressed_values_are_not_compressed_again():
     encoding = compressed(ZSTD, compressed(ZSTD, flat_encoding(64)))
     with pytest.raises(UnsupportedError, match="more than once"):
         registry.decode_chunks(encoding, [frames(1, 64, 8, 8)], np.array([1]))

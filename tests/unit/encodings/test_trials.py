@@ -55,7 +55,7 @@ def tried(values: np.ndarray) -> list[str]:
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("compression", GENERAL)
 @pytest.mark.parametrize("inner", [Flat(), ByteStreamSplit()])
-def test_what_is_skipped_would_not_have_paid(name, compression, inner) -> None:
+def test_skipped_encodings_would_not_have_been_smaller(name, compression, inner) -> None:
     sample = words(NUMBERS[name])
     options = EncodingOptions()
     trials = try_all(sample, page_bytes=sample.raw_bytes, options=options, limits=LIMITS)
@@ -158,7 +158,7 @@ def test_strings_are_coded_by_one_table_however_often_they_are_tried(monkeypatch
 )
 @pytest.mark.parametrize("rows", [1, 7, 1000, 1024, 1025, 5000])
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_is_measured_is_what_encoding_makes(
+def test_measured_sizes_are_the_encoded_sizes(
     codec: Codec, bits: int, rows: int, count: int
 ) -> None:
     random = np.random.default_rng(rows * bits)

@@ -107,5 +107,5 @@ def test_a_filter_for_pyarrow_keeps_the_same_rows(text):
 
 
 @pytest.mark.parametrize("text", ["a + 1 > 2", "lower(s) = 'x'", "f = 'NaN'", "a in (1, null)"])
-def test_what_pyarrow_would_read_otherwise_is_not_translated(text):
+def test_filters_with_another_meaning_in_pyarrow_are_not_translated(text):
     assert to_arrow(compile_filter(text, SCHEMA)) is None

@@ -229,7 +229,7 @@ def test_names_are_exact_first_and_in_any_case_second(text, bound):
         ("name + 1 = 2", "does not support string and int64"),
     ],
 )
-def test_what_cannot_be_bound_is_shown_where_it_is(text, message):
+def test_binding_errors_show_their_position(text, message):
     expression, source = parse_with_source(text)
     with pytest.raises(ExpressionError, match=message) as raised:
         bind_filter(expression, NAMED, source=source)

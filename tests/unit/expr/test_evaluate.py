@@ -23,7 +23,7 @@ def values(text, batch=BATCH):
     return evaluate(compile_filter(text, batch.schema), batch).to_pylist()
 
 
-def test_what_an_earlier_part_settled_cannot_fail():
+def test_short_circuited_expressions_cannot_fail():
     assert values("b <> 0 and a / b = 4") == [False, True, None, None]
     assert values("a / b = 4 and b <> 0") == [False, True, None, None]
     assert values("b = 0 or a / b = 4") == [True, True, None, None]
@@ -36,7 +36,7 @@ def test_a_case_computes_a_branch_for_its_rows_only():
     assert evaluate(bound.expression, BATCH).to_pylist() == [-1, 0, None, None]
 
 
-def test_what_no_row_needs_is_not_computed():
+def test_expressions_needed_by_no_row_are_not_computed():
     assert values("b is not null and b > 100 and a / 0 = 1") == [False] * 4
     assert values("false and 1 / 0 = 1") == [False] * 4
 
@@ -56,7 +56,7 @@ def test_a_filter_has_no_null():
         assert evaluate_filter(bound, BATCH).equals(expected)
 
 
-def test_what_a_row_needs_does_fail():
+def test_expressions_needed_by_a_row_can_fail():
     with pytest.raises(ExpressionError, match=r"cannot compute a / b"):
         values("a / b = 4")
 
@@ -66,7 +66,7 @@ def test_what_a_row_needs_does_fail():
     [("a > 1", False), ("a + 1 > 1", True), ("cast(s as int) = 1", True), ("lower(s)", False),
      ("try_cast(s as int) = 1", False), ("abs(a) = 1", True)],
 )  # fmt: skip
-def test_it_is_known_what_can_fail(text, fails):
+def test_expressions_that_can_fail_are_detected(text, fails):
     assert can_fail(parse(text)) is fails
 
 

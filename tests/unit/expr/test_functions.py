@@ -265,7 +265,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("text", "message"), FAILURES.items())
-def test_what_cannot_be_computed_is_an_expression_error(text, message):
+def test_failed_computations_are_expression_errors(text, message):
     with pytest.raises(ExpressionError, match=message):
         evaluate(compile_value(text, BATCH.schema).expression, BATCH)
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_computed_is_an_expression_error(text, message):
     ["date_part('foo', ts)", "cast(l as int)", "cast(d as date)", "st > st",
      "interval '1 day' = interval '1 day'", "st | 1"],
 )  # fmt: skip
-def test_what_no_row_could_compute_is_refused_before_any_is_read(text):
+def test_invalid_expressions_are_refused_before_any_read(text):
     with pytest.raises(ExpressionError):
         compile_value(text, BATCH.schema)
 

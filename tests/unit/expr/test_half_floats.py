@@ -52,7 +52,7 @@ def test_indices_of_labels_that_are_half_floats_find_them(tmp_path):
     assert dataset.to_table(filter="array_has(l, 1.1)") == plain
 
 
-def test_zones_of_half_floats_are_told_apart(tmp_path):
+def test_zones_of_half_floats_are_pruned(tmp_path):
     column = pa.array(np.arange(100, dtype=np.float16))
     dataset = lancelet.write_dataset(pa.table({"c": column}), str(tmp_path))
     dataset.create_scalar_index("c", IndexConfig("zonemap", {"rows_per_zone": 10}))

@@ -40,7 +40,7 @@ def test_constants_are_those_of_arrow(value, data_type):
         ("x", pa.int64()),
     ],
 )
-def test_what_arrow_refuses_is_refused(value, data_type):
+def test_values_refused_by_arrow_are_refused(value, data_type):
     with pytest.raises((pa.ArrowException, OverflowError, ValueError)) as expected:
         pa.scalar(value, data_type)
     with pytest.raises(type(expected.value)):

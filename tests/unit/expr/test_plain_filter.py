@@ -67,7 +67,7 @@ def _step(step):
     return step.expression, step.fields, step.row_columns
 
 
-def test_comparisons_that_are_joined_are_read_apart():
+def test_joined_comparisons_are_parsed_separately():
     first, second = read_plain("a >= 1 AND e < 'x and y'")
     assert (first.form, second.constant) == (("a", Operator.GREATER_EQUAL, int), "x and y")
 
@@ -111,7 +111,7 @@ def test_a_filter_is_compiled_once_for_all_handles_and_versions_of_a_schema(
     assert compiled == [text]
 
 
-def test_what_is_kept_of_a_schema_weighs_as_much_as_the_schema_once():
+def test_cached_schema_data_is_weighed_once():
     schema = Schema.from_arrow(pa.schema([(f"c{i}", pa.int32()) for i in range(2000)]))
     cache = LruCache(1 << 26)
     snapshot = SimpleNamespace(

@@ -40,7 +40,7 @@ def damaged_reads(path, verify, tries):
     return refused
 
 
-def test_all_damage_is_found_unless_told_otherwise(path):
+def test_all_damage_is_found_by_default(path):
     whole = LanceFileReader(path).read_all().to_table()
     flip(path, ROWS)
     with pytest.raises(CorruptDataError, match="checksum") as caught:
@@ -59,7 +59,7 @@ def test_sampling_finds_some_damage(path):
     assert 0 < damaged_reads(path, "sample", 1000) < 100
 
 
-def test_rows_without_damage_are_read_beside_damage(path):
+def test_undamaged_rows_of_a_damaged_file_are_read(path):
     expected = LanceFileReader(path).take_rows([0, 1]).to_table()
     flip(path, 4 * ROWS)
     reader = LanceFileReader(path)
@@ -105,7 +105,7 @@ def test_an_unknown_verification_is_refused(path):
         LanceFileReader(path, verify="some")
 
 
-def test_the_report_says_what_was_chosen_saved_and_refused(tmp_path):
+def test_the_report_lists_chosen_and_rejected_encodings(tmp_path):
     small = np.random.default_rng(2).integers(0, 1000, ROWS)
     writer = LanceFileWriter(tmp_path / "f.lance")
     assert writer.encoding_report() == ()

@@ -18,7 +18,7 @@ def packed(folder):
 
 
 @given(PAYLOADS, st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()]), st.data())
-def test_descriptors_lead_to_what_was_written(tmp_path_factory, payloads, kind, data):
+def test_descriptors_locate_the_written_bytes(tmp_path_factory, payloads, kind, data):
     folder = tmp_path_factory.mktemp("blobs")
     start = data.draw(st.integers(0, len(payloads)))
     writer = packed(folder)

@@ -237,7 +237,7 @@ def test_no_flipped_bit_gives_wrong_rows(version, is_remote, store, remote, writ
             assert facts["position"] <= place < facts["position"] + facts["size"]
 
 
-def test_what_others_wrote_is_unverified(store, write, read_all):
+def test_files_of_other_writers_are_unverified(store, write, read_all):
     table = make_table()
     write(store, table, checksums=False)
     reader = open_data_file(store, "f.lance")

@@ -72,7 +72,7 @@ def test_zone_statistics_must_be_of_the_file(store, write, found, wanted, match)
         reader.zone_statistics(reader.schema.fields[0])
 
 
-def test_metadata_that_cannot_be_told_name_the_file(store, write):
+def test_errors_in_metadata_name_the_file(store, write):
     write(store, pa.table({"x": [1, 2, 3]}), checksums=False)
     replace_once(store, b"/lance.encodings21.PageLayout", b"/lance.encodings99.PageLayout")
     reader = LanceFileReader(f"{store.uri}/f.lance", verify="off")

@@ -80,7 +80,7 @@ def test_a_file_that_is_opened_again_is_parsed_once(tmp_path: Path) -> None:
     assert _read(path) == ["a", "b"] * 600
 
 
-def test_what_is_kept_does_not_hold_the_map_of_the_file(tmp_path: Path) -> None:
+def test_cached_metadata_does_not_reference_the_file_map(tmp_path: Path) -> None:
     path = tmp_path / "a.lance"
     _write(path, ["a", "b"] * 600)
     _wait_until_it_has_an_identity(path)
@@ -120,7 +120,7 @@ def test_bytes_are_verified_by_every_reader_of_a_known_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3"])
-def test_what_is_kept_of_files_keeps_none_of_their_maps(tmp_path: Path, version: str) -> None:
+def test_cached_files_do_not_reference_their_maps(tmp_path: Path, version: str) -> None:
     words = pa.array(["alpha", "beta", None] * 700)
     table = pa.table(
         {
@@ -154,7 +154,7 @@ def test_a_file_with_a_damaged_tail_is_refused_however_often_it_is_opened(tmp_pa
             _opened(path)
 
 
-def test_statistics_are_read_once_by_all_who_open_a_file(tmp_path: Path) -> None:
+def test_statistics_of_a_file_opened_concurrently_are_read_once(tmp_path: Path) -> None:
     path, meter, cache = tmp_path / "a.lance", IoMeter(), LruCache(1 << 20)
     values = [f"{row:05}" for row in range(20_000)]
     _write(path, values)

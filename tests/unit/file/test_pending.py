@@ -35,7 +35,7 @@ def test_slices_of_one_array_are_that_array(kind, start):
 
 
 @pytest.mark.parametrize("kind", list(VALUES))
-def test_what_lies_apart_or_in_another_order_is_copied(kind):
+def test_separate_or_unordered_buffers_are_copied(kind):
     array = VALUES[kind]
     copy = pa.concat_arrays([array, array]).slice(0, len(array))
     for parts in ([array, copy], [array.slice(3), array.slice(0, 3)], [array, array]):
@@ -43,7 +43,7 @@ def test_what_lies_apart_or_in_another_order_is_copied(kind):
         assert found.to_pylist() == [value for part in parts for value in part.to_pylist()]
 
 
-def test_nulls_that_only_some_parts_know_of_are_kept():
+def test_nulls_of_some_parts_are_preserved():
     values = pa.array([1, 2, 3, 4]).buffers()[1]
 
     def part(validity, offset):

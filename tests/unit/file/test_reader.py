@@ -219,7 +219,7 @@ def test_values_cost_two_rounds_and_again_one(remote, write, version):
         assert len(remote.requests) == 1, "heads are kept"
 
 
-def test_opening_a_wide_file_reads_the_metadata_of_wanted_columns_only(remote, write):
+def test_opening_a_wide_file_reads_the_metadata_of_selected_columns_only(remote, write):
     names = [f"column_{index}_{'x' * 200}" for index in range(2000)]
     table = pa.table({name: pa.array([index]) for index, name in enumerate(names)})
     write(remote, table, version=FileVersion.V2_1)

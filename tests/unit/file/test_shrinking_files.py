@@ -113,7 +113,7 @@ HANDLERS = [("2.2", "off", "before"), ("2.2", "off", "after")]
 
 
 @pytest.mark.parametrize(("version", "verify", "handler"), [*CASES, *HANDLERS])
-def test_what_was_read_stays_right_when_the_file_is_cut(tmp_path, version, verify, handler):
+def test_read_values_stay_valid_when_the_file_is_truncated(tmp_path, version, verify, handler):
     command = [sys.executable, "-c", LIFETIME, str(tmp_path), version, verify, handler]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

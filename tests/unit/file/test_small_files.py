@@ -151,7 +151,7 @@ def unverified(tmp_path_factory):
     return files, StoredFields(schema, assign_columns(schema.fields, FileVersion.V2_1)), data
 
 
-def test_what_others_wrote_is_read(folder, unverified):
+def test_files_of_other_writers_are_read(folder, unverified):
     files, stored, data = unverified
     store = folder()
     for file in files:

@@ -20,7 +20,13 @@ from lancelet.file.storage import (
 )
 from lancelet.format.field import Field
 from lancelet.format.version import FileVersion
-from tests.kit.strategies import Spread, column_types, random_array, spreads, stored_table
+from tests.kit.strategies import (
+    Distribution,
+    column_types,
+    distributions,
+    random_array,
+    stored_table,
+)
 
 
 def field_of(data_type, **options):
@@ -32,8 +38,8 @@ def same(found, expected):
     assert repr(found.to_pylist()) == repr(expected.to_pylist())
 
 
-@given(column_types(FileVersion.V2_2), spreads(), st.integers(0, 1 << 32), st.integers(0, 9))
-def test_what_is_stored_is_read_back(data_type, spread, seed, start):
+@given(column_types(FileVersion.V2_2), distributions(), st.integers(0, 1 << 32), st.integers(0, 9))
+def test_stored_values_are_read_back(data_type, spread, seed, start):
     array = random_array(np.random.default_rng(seed), data_type, 30, spread)[start:]
     field = field_of(data_type)
     stored = to_storage(array, field)
@@ -57,7 +63,7 @@ def test_json_is_converted_wherever_it_is(wrap):
     data_type = wrap(pa.json_(pa.string()))
     field = field_of(data_type)
     assert has_json(field)
-    spread = Spread(50, False, 3, 3, 0.2)
+    spread = Distribution(50, False, 3, 3, 0.2)
     array = random_array(np.random.default_rng(4), data_type, 60, spread)[7:50]
     stored = to_storage(array, field)
     assert stored.type == field.storage_type

@@ -198,7 +198,7 @@ def test_pages_in_the_making_count_as_soon_as_they_might_matter(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_items_that_are_null_do_not_keep_dictionaries_apart(version):
+def test_null_items_do_not_prevent_dictionary_unification(version):
     parts = [
         pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0], pa.int8()), ["a", None, "b"]),
         pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["c", "a"]),
@@ -322,7 +322,7 @@ def test_a_file_without_rows_reads_back(store, version):
     assert list(reader.iter_batches(reader.schema.fields, RowRange(0, 0))) == []
 
 
-def test_field_ids_of_the_table_are_kept_in_the_file(store):
+def test_field_ids_of_the_table_are_stored_in_the_file(store):
     schema = Schema.from_arrow(random_table(0).schema, first_id=7)
     writer = create_data_file(store, "data/f.lance", schema)
     writer.write(random_table(5))
@@ -429,7 +429,7 @@ def test_blobs_of_other_types_are_refused_by_name(version, data_type, word):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_unknown_wishes_of_a_field_are_refused(version, is_nested):
+def test_unknown_encoding_options_of_a_field_are_refused(version, is_nested):
     store = RecordingStore("refused")
     field = pa.field("x", pa.int32(), metadata={"lance-encoding:compression": "brotli"})
     if is_nested:

@@ -34,7 +34,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.memory import MemoryStore
-from tests.kit.strategies import LEAVES, Spread, random_array, spreads
+from tests.kit.strategies import LEAVES, Distribution, distributions, random_array
 
 ORDERED = [data_type for data_type in LEAVES if not pa.types.is_null(data_type)]
 TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -78,7 +78,7 @@ def check_zone(zone, bounds, place, data_type):
 @pytest.mark.parametrize("data_type", ORDERED, ids=str)
 @settings(max_examples=8)
 @given(
-    spread=spreads(),
+    spread=distributions(),
     seed=st.integers(0, 1 << 32),
     cuts=st.lists(st.integers(0, 250), max_size=5),
     zone_rows=st.sampled_from([1, 7, 100]),
@@ -102,7 +102,7 @@ def test_bounds_hold_wherever_a_column_is_cut(data_type, spread, seed, cuts, zon
 @pytest.mark.parametrize("data_type", ORDERED, ids=str)
 @settings(max_examples=8)
 @given(
-    spread=spreads(),
+    spread=distributions(),
     seed=st.integers(0, 1 << 32),
     count=st.integers(1, 4),
     first_row=st.sampled_from([0, 7, 14, 3]),
@@ -212,7 +212,7 @@ def statistics_of(table, **options):
 @pytest.mark.parametrize("checksums", [False, True])
 def test_a_file_keeps_statistics_of_all_its_fields(version, checksums):
     rng = np.random.default_rng(1)
-    spread = Spread(1 << 16, False, 20, 3, 0.1)
+    spread = Distribution(1 << 16, False, 20, 3, 0.1)
     columns = {str(data_type): random_array(rng, data_type, 2500, spread) for data_type in ORDERED}
     pairs = [(value, name) for value, name in zip(range(2500), map(str, range(2500)), strict=True)]
     columns["struct"] = pa.array([{"a": a, "b": b} for a, b in pairs])
@@ -255,7 +255,7 @@ def test_a_file_keeps_statistics_of_all_its_fields(version, checksums):
 @pytest.mark.parametrize("version", [FileVersion.V2_0, FileVersion.V2_2])
 @pytest.mark.parametrize("data_type", ORDERED, ids=str)
 @settings(max_examples=5)
-@given(spread=spreads(), seed=st.integers(0, 1 << 32), page_bytes=st.integers(100, 4000))
+@given(spread=distributions(), seed=st.integers(0, 1 << 32), page_bytes=st.integers(100, 4000))
 def test_pages_have_bounds_that_hold_for_their_rows(data_type, version, spread, seed, page_bytes):
     array = random_array(np.random.default_rng(seed), data_type, 400, spread)
     inside = pa.StructArray.from_arrays([array], ["a"])
@@ -343,7 +343,7 @@ def test_threads_open_the_statistics_of_a_file_once(store, write):
     assert all(each is not None for each in found)
 
 
-def test_what_follows_from_the_columns_of_statistics_is_found_out_once():
+def test_derived_statistics_are_computed_once():
     def write(rows):
         table = pa.table({"x": pa.array(range(rows)), "y": pa.array(["a"] * rows)})
         store = MemoryStore()

@@ -59,7 +59,7 @@ def test_appending_joins(items, more):
 
 
 @given(LISTS, st.data())
-def test_changes_keep_the_order_of_what_stays(items, data):
+def test_changes_preserve_the_order_of_remaining_fragments(items, data):
     ids = [fragment.id for fragment in items]
     removed = data.draw(st.sets(st.sampled_from(ids))) if ids else set()
     rest = sorted(set(ids) - removed)
@@ -163,7 +163,7 @@ def test_a_version_from_before_rows_were_counted_is_read():
     assert fragments[0].num_deleted_rows == 9
 
 
-def test_so_many_decoded_fragments_are_kept_and_no_more(monkeypatch):
+def test_the_number_of_cached_fragments_is_limited(monkeypatch):
     monkeypatch.setattr(fragment_list, "_CACHED_FRAGMENTS_MAX", 8)
     listed = FragmentList.of([Fragment(number, (), physical_rows=1) for number in range(20)])
     for _ in range(2):

@@ -23,7 +23,7 @@ def array(hashes) -> np.ndarray:
 
 
 @given(HASHES)
-def test_a_filter_holds_what_went_in(hashes):
+def test_a_filter_contains_its_keys(hashes):
     assert BloomFilter.of(array(hashes)).may_contain(array(hashes)).all()
 
 
@@ -39,7 +39,7 @@ def test_a_shared_key_is_always_noticed(one, other):
     assert forms[0][0].may_intersect(forms[1][0]) == bool(one & other)
 
 
-def test_few_keys_are_told_apart():
+def test_few_keys_are_compared_exactly():
     rng = np.random.default_rng(0)
     one, other = (BloomFilter.of(rng.integers(0, 2**63, 40).astype(np.uint64)) for _ in range(2))
     assert not one.may_intersect(other)

@@ -166,7 +166,7 @@ def test_flags_follow_from_content():
     assert (full.reader_flags, full.writer_flags) == (1 | 2048, 1 | 8 | 2048)
 
 
-def test_a_transaction_is_found_where_releases_before_kept_it():
+def test_a_transaction_is_found_where_earlier_releases_stored_it():
     proto = table_pb.Manifest(transaction_section_deprecated=7)
     assert parse_manifest(whole(proto.SerializeToString()))[1] == SectionPositions(None, 7)
     proto.transaction_section = 0

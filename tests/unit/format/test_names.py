@@ -115,7 +115,7 @@ def test_a_selector_means_a_version():
 
 
 @given(UINT64, UINT64, st.tuples(*[st.booleans()] * 4))
-def test_a_commit_sets_what_it_knows_and_carries_the_rest(reader, writer, content):
+def test_a_commit_sets_known_fields_and_preserves_unknown_ones(reader, writer, content):
     names = ("deletion_files", "config", "base_paths", "spilled_lineage")
     new_reader, new_writer = commit_flags(reader, writer, **dict(zip(names, content, strict=True)))
     for before, after in ((reader, new_reader), (writer, new_writer)):
@@ -124,7 +124,7 @@ def test_a_commit_sets_what_it_knows_and_carries_the_rest(reader, writer, conten
 
 
 @pytest.mark.parametrize("bit", range(64))
-def test_only_what_is_understood_is_read_or_written(bit):
+def test_tables_with_unknown_feature_flags_are_refused(bit):
     flag = 1 << bit
     understood = bool(flag & int(SUPPORTED))
     readable, writable = (accepts(check, flag, flag) for check in (check_readable, check_writable))

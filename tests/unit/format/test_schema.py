@@ -278,7 +278,7 @@ def test_an_arrow_schema_that_comes_again_is_the_same_schema() -> None:
     assert Schema.from_arrow(columns, first_id=7).fields[0].id == 7
 
 
-def test_entries_of_maps_keep_their_names_and_what_is_said_of_them() -> None:
+def test_map_entries_preserve_their_names_and_metadata() -> None:
     value = pa.field("weight", pa.int32(), metadata={"unit": "g"})
     arrow = pa.schema([("m", pa.map_(pa.field("name", pa.string(), nullable=False), value))])
     (entries,) = Schema.from_arrow(arrow).fields[0].children

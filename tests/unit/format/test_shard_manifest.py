@@ -30,7 +30,7 @@ def stored(**others):
     return proto.SerializeToString() + NEW_FIELD
 
 
-def test_claims_keep_what_a_shard_says_and_what_is_not_known():
+def test_claims_preserve_the_shard_manifest_and_unknown_fields():
     found = ShardManifest.parse(stored())
     assert found.field_entries == (("bucket", b"\x02\0\0\0"),)
     claimed = replace(found, version=4, writer_epoch=2)

@@ -21,7 +21,7 @@ def whole(data):
 
 
 @given(st.binary(max_size=300))
-def test_what_was_sealed_comes_back(data):
+def test_trailers_round_trip(data):
     assert len(with_trailer(data)) == len(data) + TRAILER_BYTES
     assert has_trailer(whole(with_trailer(data)))
     assert strip_trailer(whole(with_trailer(data))).tobytes() == data

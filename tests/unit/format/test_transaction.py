@@ -56,7 +56,7 @@ def test_an_operation_of_a_later_release_is_carried():
     assert Transaction.parse(transaction.render()) == transaction
 
 
-def test_what_older_releases_wrote_means_the_same():
+def test_files_of_older_releases_have_the_same_meaning():
     fragment = {"id": 7, "physical_rows": 3}
     rewrite = Proto.Rewrite(old_fragments=[fragment], new_fragments=[fragment, fragment])
     read = Transaction.parse(Proto(rewrite=rewrite).SerializeToString()).operation

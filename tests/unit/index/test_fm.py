@@ -80,7 +80,7 @@ def test_every_part_of_a_text_is_found(texts, data_type):
     check(segment, texts)
 
 
-def test_what_it_cannot_know_it_does_not_answer(texts):
+def test_unanswerable_queries_are_not_answered(texts):
     segment = trained(texts)
     assert segment.estimate(Contains("")) is None
     assert segment.estimate(IsNull()) is None
@@ -175,7 +175,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, each) for key in CLAIMS for each in CLAIMS[key]])
-def test_what_a_file_says_of_itself_is_checked(key, value):
+def test_file_metadata_is_checked(key, value):
     place = rewritten(stored(["ab", "abc", "xy"]), {key: value})
     with pytest.raises(CorruptDataError):
         Fm().open(place, b"").search(Contains("ab"))

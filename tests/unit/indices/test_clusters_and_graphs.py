@@ -21,7 +21,7 @@ def _lists(matrix):
 @pytest.mark.parametrize(
     "given", [VECTORS, _lists(VECTORS), pa.FixedShapeTensorArray.from_numpy_ndarray(VECTORS)]
 )
-def test_clusters_are_found_and_told_apart(given):
+def test_clusters_are_found_and_separated(given):
     model = lancelet.util.KMeans(3)
     assert model.centroids is None
     model.fit(given)
@@ -52,7 +52,7 @@ def test_metrics_have_their_clusters():
         ([1.0], "must be"),
     ],
 )
-def test_what_is_no_vectors_is_refused(wrong, message):
+def test_non_vectors_input_is_refused(wrong, message):
     with pytest.raises(InvalidInputError, match=message):
         lancelet.util.KMeans(2).fit(wrong)
 

@@ -161,7 +161,7 @@ class Growing:
     memory_bytes = 0
 
 
-def test_what_grows_is_weighed_again_and_dropped_when_it_has_no_room():
+def test_growing_entries_are_reweighed_and_evicted():
     cache = LruCache(10_000)
     scope, value = cache.scope(), Growing()
     assert scope.get_or_make("a", lambda: value) is value
@@ -235,7 +235,7 @@ def test_threads_share_scopes_that_come_and_go():
     assert (stats.entries, stats.bytes, stats.index_bytes) == (0, 0, 0)
 
 
-def test_weights_are_of_arrays_and_of_what_holds_them():
+def test_weights_include_arrays_and_their_containers():
     array = np.zeros(1000)
     for value in (array, [array], {"a": array}, (1, (array,)), pa.array(array)):
         assert 8000 <= estimate_bytes(value) < 12_000

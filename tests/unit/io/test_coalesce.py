@@ -46,7 +46,7 @@ def test_requests_are_few_small_and_disjoint(wanted, gap, request):
 
 
 @given(ranges, st.integers(0, 200))
-def test_what_is_fetched_in_vain_is_at_most_the_gaps(wanted, gap):
+def test_unneeded_fetched_bytes_are_at_most_the_gaps(wanted, gap):
     plan = plan_fetch(wanted, gap_bytes=gap, request_bytes=10_000)
     needed = np.zeros(len(FILE), np.bool_)
     for position, size in zip(wanted.position, wanted.size, strict=True):

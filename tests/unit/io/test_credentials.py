@@ -98,7 +98,7 @@ def test_keys_come_from_the_profile_in_use(tmp_path: Path):
     assert profile_options({"HOME": str(tmp_path / "nowhere")}) == {}
 
 
-def test_options_are_sorted_by_who_understands_them():
+def test_options_are_sorted_by_consumer():
     found = sort_options(
         {
             "AWS_REGION": "r",
@@ -138,5 +138,5 @@ def test_region_is_in_the_headers_of_any_answer(status):
     assert server.requests[0].method == "HEAD"
 
 
-def test_region_is_unknown_when_nobody_answers():
+def test_the_region_is_unknown_without_a_response():
     assert _head("http://127.0.0.1:1") is None

@@ -14,7 +14,7 @@ def inner(request):
     return store
 
 
-def test_nothing_that_is_written_is_kept(inner):
+def test_written_bytes_are_discarded(inner):
     store = DiscardingStore(inner)
     store.put("b", b"12345")
     store.put_if_absent("a", b"1")

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 @pytest.mark.skipif(not NATIVE, reason="only the native module guards maps")
-def test_a_map_is_read_in_place_and_what_is_kept_is_a_copy(store: LocalStore):
+def test_a_map_is_read_in_place_and_cached_bytes_are_copies(store: LocalStore):
     store.put("a", bytes(100_000))
     with store.open_reader("a") as reader:
         mapped = reader.mapped()
@@ -273,7 +273,7 @@ def test_a_lock_that_was_removed_meanwhile_gives_no_name(store, no_links, monkey
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_name_is_free_if_who_had_its_lock_fails(store, no_links, monkeypatch, fails):
+def test_a_name_is_available_if_the_lock_owner_fails(store, no_links, monkeypatch, fails):
     """Another one comes while the lock is held, which says nothing of the name yet."""
     replace_, sleeping, second = os.replace, Event(), []
 
@@ -344,7 +344,7 @@ def test_an_empty_file_by_which_an_earlier_release_claimed_a_name_is_replaced(st
     assert store.read("v/1") == b"later"
 
 
-def test_what_was_published_is_not_denied_because_its_folder_was_not_flushed(store, monkeypatch):
+def test_a_published_object_is_reported_even_if_syncing_its_folder_fails(store, monkeypatch):
     store.put("v/1", b"x")
 
     def broken(_: str) -> None:
@@ -521,7 +521,7 @@ def test_a_folder_that_goes_while_it_is_listed_is_left_out(store: LocalStore):
     assert list(listing) == []
 
 
-def test_listing_reads_sizes_only_of_what_is_taken(store: LocalStore, monkeypatch):
+def test_listing_reads_sizes_lazily(store: LocalStore, monkeypatch):
     for version in range(50):
         store.put(f"_versions/{version:03}", b"x")
     asked: list[str] = []

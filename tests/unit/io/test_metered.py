@@ -47,7 +47,7 @@ def test_scopes_add_to_those_around():
     assert process.counts.read_iops == 3
 
 
-def test_a_metered_store_is_metered_anew_and_not_twice():
+def test_a_metered_store_replaces_its_meter():
     outer = IoMeter()
     store = metered(metered(MemoryStore("metered-4"), outer), inner := outer.scope())
     store.put("a", b"123")
@@ -84,7 +84,7 @@ def test_objects_that_are_read_together_are_counted_one_by_one(tmp_path):
     assert meter.take() == IoCounts(read_iops=2, read_bytes=8)
 
 
-def test_what_a_store_does_not_read_together_is_not_counted():
+def test_unsupported_batched_reads_are_not_counted():
     meter = IoMeter()
     assert metered(MemoryStore("metered-together"), meter).read_together(["a"], [5]) is None
     assert meter.counts == IoCounts()

@@ -166,7 +166,7 @@ def test_outcome_of_a_conditional_put_without_a_reply_is_unknown():
             store.put_if_absent("v/1", b"x")
 
 
-def test_words_that_nobody_knows_leave_the_outcome_of_a_conditional_put_unknown():
+def test_unexpected_messages_leave_the_outcome_of_a_conditional_put_unknown():
     client = open_client("s3", "bucket", {"aws_region": "r", "skip_signature": "true"})
     with pytest.raises(CommitOutcomeUnknownError), client.outcome("v/1"):
         raise obstore.exceptions.GenericError("something that a later release says")
@@ -282,7 +282,7 @@ def test_errors_name_the_options_that_the_store_does_not_know():
     assert caught.value.facts["ignored_options"] == ["aws_regoin"]
 
 
-def test_deleting_goes_on_where_a_store_refuses_what_is_gone():
+def test_deletion_continues_after_missing_objects():
     with ScriptedServer([Answer(404)] * 3 + [Answer(204)] * 3) as server:
         options = {"google_base_url": server.endpoint, "google_storage_token": "token"}
         store = open_folder("gs://bucket", options | {"allow_http": "true"})
@@ -323,7 +323,7 @@ def test_errors_say_which_setting_to_look_at(uri, options, setting):
     assert setting in caught.value.message
 
 
-def test_a_reason_may_tell_the_setting():
+def test_a_reason_may_name_the_setting():
     asked = "Error performing PUT http://169.254.169.254/latest/api/token"
     assert "aws_access_key_id" in _hint(asked)
     assert _hint("500 Internal Server Error") == ""

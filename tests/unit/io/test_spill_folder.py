@@ -64,7 +64,7 @@ def test_a_folder_goes_with_its_block(tmp_path):
     assert not folders(tmp_path)
 
 
-def test_a_folder_goes_when_nobody_has_it(tmp_path):
+def test_an_unused_folder_is_deleted(tmp_path):
     folder = SpillFolder("test", tmp_path)
     assert folders(tmp_path) == [folder.path]
     del folder
@@ -72,7 +72,7 @@ def test_a_folder_goes_when_nobody_has_it(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of files that are open are of POSIX")
-def test_who_spills_next_deletes_what_a_killed_process_left(tmp_path):
+def test_the_next_spill_deletes_files_of_killed_processes(tmp_path):
     child, left = holder(tmp_path)
     sweep(tmp_path)
     assert folders(tmp_path) == [left], "the folder of a process that lives stays"

@@ -39,7 +39,7 @@ from lancelet.io.uri import join, name, parent, parse_uri
         ("\\\\server\\share\\a\\b", "file", "//server/share/", "a/b"),
     ],
 )
-def test_uri_is_taken_apart(uri, scheme, authority, path):
+def test_uri_is_parsed(uri, scheme, authority, path):
     location = parse_uri(uri)
     assert (location.scheme, location.authority, location.path) == (scheme, authority, path)
 
@@ -63,7 +63,7 @@ def test_query_of_an_external_store_becomes_options():
 
 
 @pytest.mark.parametrize("uri", ["", "\\\\server"])
-def test_what_names_nothing_is_refused(uri):
+def test_invalid_uris_are_refused(uri):
     with pytest.raises(InvalidInputError):
         parse_uri(uri)
 
@@ -72,7 +72,7 @@ def test_unknown_scheme_names_the_known_ones():
     with pytest.raises(UnsupportedError) as caught:
         open_store("gopher://host/a")
     assert caught.value.facts["scheme"] == "gopher"
-    assert "s3" in caught.value.facts["known"]
+    assert "s3" in caught.value.facts["expected"]
 
 
 def test_names_join_and_part():

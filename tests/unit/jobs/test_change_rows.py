@@ -100,7 +100,7 @@ def test_compaction_in_tasks_keeps_every_row(uri, job):
     lancelet.dataset(uri).validate()
 
 
-def test_jobs_run_in_processes_beside_this_one(uri):
+def test_jobs_run_in_other_processes(uri):
     job = Job(LocalEngine(2))
     assert delete_rows(job, TableRef.of(uri), "id < 25", SMALL).num_rows == 25
     assert len(rows_of(uri)["id"]) == 25

@@ -94,7 +94,7 @@ def test_each_phase_reports_its_rows_bytes_and_requests(engine, tmp_path):
     assert job.report.work == first.work + second.work
 
 
-def test_what_a_task_read_of_files_is_not_in_memory_any_more(tmp_path):
+def test_bytes_read_by_a_task_are_released(tmp_path):
     (tmp_path / "x").write_bytes(b"\1" * (1 << 20))
     try:
         assert Job(LocalEngine(1)).run("read", read_whole, [str(tmp_path)]) == [1 << 20]
@@ -125,7 +125,7 @@ def test_a_task_that_kills_every_worker_is_an_error():
         Job(LocalEngine(2)).run("die", die, [1, 2])
 
 
-def test_functions_of_a_script_run_beside():
+def test_functions_of_a_script_run_in_other_processes():
     offset = 10
     assert Job(LocalEngine(2, dumps=cloudpickle.dumps)).run(
         "add", lambda x: Done(x + offset), [1, 2]

@@ -33,7 +33,7 @@ def read(table):
     return pa.Table.from_batches(batches).column("x").to_pylist()
 
 
-def test_a_table_made_again_at_the_same_uri_is_read_anew(uri):
+def test_a_recreated_table_at_the_same_uri_is_reopened(uri):
     table = TableRef.of(uri).at(1)
     assert read(table) == [1, 2, 3]
     replace_table(uri, [7, 8])

@@ -41,7 +41,7 @@ def test_inline_blocks_unpack_alike(agree, case):
 
 @pytest.mark.parametrize("word_bits", [8, 16, 32, 64])
 @pytest.mark.parametrize(("megabytes", "odd"), [(1, None), (4, None), (4, 5), (4, 300)])
-def test_what_is_larger_than_a_cache_is_unpacked_alike(agree, word_bits, megabytes, odd):
+def test_data_larger_than_a_cache_is_unpacked_correctly(agree, word_bits, megabytes, odd):
     """Of megabytes blocks are copied, of four past the caches; also behind a chunk not full."""
     rng = np.random.default_rng(word_bits)
     words = np.dtype(f"u{word_bits // 8}")

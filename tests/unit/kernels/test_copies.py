@@ -34,7 +34,7 @@ def test_joining_is_reading_each(agree, case):
 
 
 @given(pieces(), st.integers(0, 255), st.integers(0, 9))
-def test_placing_pads_what_is_between(agree, case, pad, gap):
+def test_placement_pads_gaps(agree, case, pad, gap):
     slices, rng = case
     gaps = rng.integers(0, gap + 1, len(slices))
     ends = np.cumsum(slices.size + gaps)

@@ -174,7 +174,7 @@ def test_training_gives_symbols_of_the_strings(agree, strings):
         assert symbol.to_bytes(8, "little")[:length] in whole
 
 
-def test_training_compresses_what_repeats(agree):
+def test_training_compresses_repeated_strings(agree):
     strings = [b"https://www.example.com/articles/%d?page=%d" % (k * 7, k % 9) for k in range(5000)]
     offsets, data = arrow(strings)
     table = agree("fsst_train", offsets, data)

@@ -31,7 +31,7 @@ def in_two(data, starts, rng):
 
 
 @given(zipped_items(), st.sampled_from([1, 3, 8, 300]))
-def test_taking_apart_undoes_zipping_fixed(agree, case, value_bytes):
+def test_unzipping_inverts_zipping_fixed(agree, case, value_bytes):
     shape, rep, definition, visible, rng = case
     values = rng.integers(0, 256, int(visible.sum()) * value_bytes, np.uint8)
     data, starts = agree("zip_fixed", rep, definition, values, shape, value_bytes)
@@ -49,7 +49,7 @@ def test_taking_apart_undoes_zipping_fixed(agree, case, value_bytes):
     st.sampled_from([np.int32, np.int64]),
     st.sampled_from([32, 64]),
 )
-def test_taking_apart_undoes_zipping_variable(agree, case, length_bytes, dtype, out_bits):
+def test_unzipping_inverts_zipping_variable(agree, case, length_bytes, dtype, out_bits):
     shape, rep, definition, visible, rng = case
     sizes = rng.integers(0, 20, int(visible.sum()))
     offsets = np.cumsum([0, *sizes]).astype(dtype)

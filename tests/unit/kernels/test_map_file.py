@@ -50,7 +50,7 @@ def test_a_map_goes_with_its_last_array(tmp_path, map_file):
 
 
 @pytest.mark.parametrize("map_file", BACKENDS)
-def test_what_cannot_be_mapped_is_an_error_of_the_system(tmp_path, map_file):
+def test_input_that_cannot_be_mapped_is_an_error_of_the_system(tmp_path, map_file):
     handle = os.open(tmp_path, os.O_RDONLY)
     os.close(handle)
     with pytest.raises(OSError, match="Bad file"):

@@ -113,7 +113,7 @@ def test_finds_what_the_definition_finds(kind: CodeKind, seed: int, count: int) 
 
 
 @given(seed=st.integers(0, 1 << 30))
-def test_bounds_leave_out_what_is_not_within(seed: int) -> None:
+def test_bounds_exclude_vectors_outside(seed: int) -> None:
     arguments = case(seed, CodeKind.BYTES)
     _, every = native.scan_partitions(*arguments, 5000)
     lower, upper = float(np.quantile(every, 0.2)), float(np.quantile(every, 0.7))
@@ -130,7 +130,7 @@ def test_scores_that_are_no_numbers_are_never_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_does_not_fit_is_refused(kind: CodeKind) -> None:
+def test_mismatched_arguments_are_refused(kind: CodeKind) -> None:
     asked, codes, probes, addresses, admitted = case(5, kind)
     beyond = Probes(probes.starts, probes.lengths + len(addresses), probes.centers, probes.bases)
     with pytest.raises(LanceletError):

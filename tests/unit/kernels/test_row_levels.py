@@ -158,7 +158,7 @@ def test_sound_levels_are_taken(agree):
         {"limits": LevelLimits(2, 3, 1)},
     ],
 )
-def test_what_does_not_fit_together_is_corrupt(agree, changes):
+def test_inconsistent_buffers_are_corrupt(agree, changes):
     assert agree("take_row_levels", *arguments(**changes)) is CorruptDataError
 
 

@@ -26,7 +26,7 @@ def test_codes_are_those_of_the_definition(dimension, bits, percent, rows, seed)
 
 
 @pytest.mark.parametrize("each", [native, reference])
-def test_what_has_no_direction_has_no_codes(each):
+def test_zero_vectors_have_no_codes(each):
     vectors = np.array([[0, 0], [np.inf, 1], [1, 0]], np.float32)
     codes = each.scaled_codes(vectors, 3, 52)
     assert codes[:2].tolist() == [[0, 0], [0, 0]]

@@ -15,7 +15,7 @@ def as_hashes(values):
 
 
 @given(zones=st.lists(HASHES, max_size=4), blocks=st.integers(1, 5), sought=HASHES)
-def test_filters_have_what_was_added(agree, zones, blocks, sought):
+def test_filters_contain_added_hashes(agree, zones, blocks, sought):
     hashes = as_hashes([each for zone in zones for each in zone])
     stops = np.cumsum([len(zone) for zone in zones], dtype=np.int64)
     size = 32 * blocks

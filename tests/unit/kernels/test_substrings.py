@@ -79,7 +79,7 @@ def test_a_damaged_tree_is_refused_or_answers_within_bounds(
     tree, samples = tree_and_samples(text)
     damaged = {
         name: getattr(tree, name).copy()
-        for name in ("words", "starts", "bits", "children", "counts")
+        for name in ("bit_words", "starts", "bits", "children", "counts")
     }
     for _ in range(random.randint(1, 3)):
         array = damaged[random.choice(sorted(damaged))]

@@ -179,7 +179,7 @@ def test_blocks_that_cannot_win_are_not_decoded():
 
 
 @given(**{name: CASES[name] for name in ("seed", "num_docs", "shares")})
-def test_impacts_name_what_may_score_best(agree, seed, num_docs, shares):
+def test_impacts_bound_the_scores(agree, seed, num_docs, shares):
     chance = np.random.default_rng(seed)
     found = [random_list(chance, num_docs, share) for share in shares]
     counts = np.array([len(docs) for docs, _, _ in found], np.int64)

@@ -89,7 +89,7 @@ def test_offsets_out_of_order_or_bounds_are_corrupt(agree, offsets):
     assert agree("pick_variable", slices, one, np.array([0]), 4, 64) is CorruptDataError
 
 
-def test_what_32_bits_cannot_count_says_so(agree):
+def test_counts_above_32_bits_raise(agree):
     # One large value, referred to many times, costs no memory before it is refused.
     source = np.zeros(8 + (1 << 24), np.uint8)
     source[:8] = np.array([8, len(source)], "<u4").view(np.uint8)

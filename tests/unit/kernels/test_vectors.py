@@ -48,7 +48,7 @@ def test_every_half_is_read_as_what_it_is():
     assert np.isnan(vector_distances(nan, 1, np.ones(1, np.float32), Metric.L2))
 
 
-def test_what_is_no_number_stays_none():
+def test_distances_to_nan_are_nan():
     vectors = np.array([np.inf, np.nan, 1.0], np.float32)
     found = vector_distances(vectors, 1, np.zeros(1, np.float32), Metric.L2)
     assert np.isinf(found[0])
@@ -74,7 +74,7 @@ def test_nearest_words_are_those_of_the_definition(rows, pieces, size, words, se
     np.testing.assert_array_equal(apart, least)
 
 
-def test_what_does_not_fit_together_is_refused():
+def test_inconsistent_arguments_are_refused():
     four, two = np.zeros(4, np.float32), np.zeros(2, np.float32)
     with pytest.raises(InternalError):
         vector_distances(four, 3, np.zeros(3, np.float32), Metric.L2)

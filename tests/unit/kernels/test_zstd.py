@@ -181,7 +181,7 @@ def string_chunks(rng):
 
 @settings(max_examples=50)
 @given(st.integers(0, 2**32), st.booleans())
-def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed, sized):
+def test_literal_only_frames_are_valid_zstd(instruction_sets, seed, sized):
     chunks = string_chunks(np.random.default_rng(seed))
     plain = slices_of([chunk for chunk, _ in chunks])
     offset_bytes = np.array([count for _, count in chunks])

@@ -128,7 +128,7 @@ def test_threads_put_at_the_same_time(tmp_path):
     assert order == sorted(order)
 
 
-def test_rows_wait_in_memory_if_nobody_waits_for_the_log(tmp_path):
+def test_rows_stay_in_memory_without_durable_writes(tmp_path):
     snapshot = table(tmp_path)
     lazy = {"durable_write": False, "max_wal_flush_interval_ms": 0, "max_wal_buffer_size": 200}
     writer = MemWalWriter(snapshot, SHARD, lazy)
@@ -154,7 +154,7 @@ def writer_bytes(rows):
     return rows.nbytes + 1
 
 
-def test_rows_that_nobody_waits_for_are_logged_after_a_while(tmp_path):
+def test_rows_of_non_durable_writes_are_logged_after_an_interval(tmp_path):
     snapshot = table(tmp_path)
     lazy = {"durable_write": False, "max_wal_flush_interval_ms": 1}
     writer = MemWalWriter(snapshot, SHARD, lazy)
@@ -189,7 +189,7 @@ def test_a_put_is_in_one_generation(tmp_path):
     assert len(few.rows) == 9
 
 
-def test_who_waits_long_is_told(tmp_path, caplog):
+def test_long_waits_are_logged(tmp_path, caplog):
     snapshot = table(tmp_path)
     writer = MemWalWriter(
         snapshot, SHARD, {"backpressure_log_interval_ms": 1, "stats_log_interval_ms": 1}
@@ -276,7 +276,7 @@ class _Answers(WrappedStore):
         raise self.fails("made to fail")
 
 
-def test_what_was_refused_is_not_there_and_the_writer_goes_on(tmp_path):
+def test_refused_puts_are_absent_and_the_writer_continues(tmp_path):
     snapshot = table(tmp_path)
     store = _Answers(snapshot.location.store)
     writer = MemWalWriter(with_store(snapshot, store), SHARD, QUICK)
@@ -290,7 +290,7 @@ def test_what_was_refused_is_not_there_and_the_writer_goes_on(tmp_path):
     assert ids_of(entries(snapshot)) == [1, 3]
 
 
-def test_a_writer_that_cannot_know_what_is_there_says_so_and_stops(tmp_path):
+def test_a_writer_with_an_unknown_outcome_reports_it_and_stops(tmp_path):
     snapshot = table(tmp_path)
     broken = _Unreadable(snapshot.location.store)
     writer = MemWalWriter(with_store(snapshot, broken), SHARD, QUICK)

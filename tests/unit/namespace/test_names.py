@@ -171,7 +171,7 @@ def test_a_provider_is_asked_before_each_request(tmp_path):
         ("../t.lance", "Path traversal"),
     ],
 )
-def test_only_what_lies_in_the_folder_gets_a_name(tmp_path, location, message):
+def test_only_tables_in_the_folder_get_a_name(tmp_path, location, message):
     namespace = DirectoryNamespace(root=str(tmp_path))
     with pytest.raises(ln.InvalidInputError, match=message):
         namespace.register_table(ln.RegisterTableRequest(id=["t"], location=location))
@@ -195,7 +195,7 @@ def test_without_a_table_of_names_folders_are_listed(tmp_path, rows):
         lambda: RestAdapter("glue"),
     ],
 )
-def test_what_is_missing_is_said(wrong):
+def test_missing_files_are_reported(wrong):
     with pytest.raises(InvalidInputError):
         wrong()
 
@@ -224,7 +224,7 @@ def test_requests_may_be_dicts(namespace, rows, form):
         namespace.describe_table(form(id=["a", "y"]))
 
 
-def test_tables_are_created_where_nobody_made_the_namespace(namespace, rows):
+def test_tables_are_created_in_missing_namespaces(namespace, rows):
     namespace.create_table(ln.CreateTableRequest(id=["new", "x"]), rows)
     namespace.declare_table(ln.DeclareTableRequest(id=["new", "y"]))
     assert namespace.table_exists(ln.TableExistsRequest(id=["new", "x"])) is not None
@@ -314,7 +314,7 @@ def test_a_location_has_one_name(tmp_path, rows):
     assert namespace.count_table_rows(ln.CountTableRowsRequest(id=["b"])).count == 3
 
 
-def test_a_deregistered_table_is_listed_by_nobody(tmp_path, rows):
+def test_a_deregistered_table_is_not_listed(tmp_path, rows):
     ours = DirectoryNamespace(root=str(tmp_path))
     theirs = lance.namespace.DirectoryNamespace(root=str(tmp_path))
     ours.create_table(ln.CreateTableRequest(id=["a"]), rows)

@@ -99,7 +99,7 @@ def test_columns_are_added_changed_and_dropped(table):
     assert told.metadata == {"k": "v"}
 
 
-def test_indices_are_built_told_and_dropped(table):
+def test_indices_are_built_listed_and_dropped(table):
     asked = ln.CreateTableIndexRequest(id=ID, column="a", index_type="BTREE")
     table.create_table_scalar_index(asked)
     with pytest.raises(ln.TableIndexAlreadyExistsError):
@@ -116,7 +116,7 @@ def test_indices_are_built_told_and_dropped(table):
         table.describe_table_index_stats(ln.DescribeTableIndexStatsRequest(**named))
 
 
-def test_versions_tags_and_branches_are_kept(table, rows):
+def test_versions_tags_and_branches_are_managed(table, rows):
     table.insert_into_table(ln.InsertIntoTableRequest(id=ID), rows)
     versions = table.list_table_versions(ln.ListTableVersionsRequest(id=ID, descending=True))
     assert [version.version for version in versions.versions] == [2, 1]
@@ -154,7 +154,7 @@ def test_versions_tags_and_branches_are_kept(table, rows):
     }
 
 
-def test_statistics_and_plans_are_told(table):
+def test_statistics_and_plans_are_returned(table):
     told = table.get_table_stats(ln.GetTableStatsRequest(id=ID))
     assert (told.num_rows, told.fragment_stats.lengths.max) == (3, 3)
     query = {"k": 1, "vector": {}, "filter": "a > 1"}
@@ -188,7 +188,7 @@ def test_a_manifest_that_was_staged_becomes_a_version_once(tmp_path, rows):
         ("refresh_materialized_view", ln.RefreshMaterializedViewRequest(id=ID)),
     ],
 )
-def test_what_a_folder_cannot_do_is_refused(namespace, operation, request_):
+def test_operations_unsupported_by_folders_are_refused(namespace, operation, request_):
     with pytest.raises(ln.UnsupportedOperationError):
         getattr(namespace, operation)(request_)
 

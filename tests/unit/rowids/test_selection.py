@@ -38,7 +38,7 @@ def test_the_stored_form_gives_the_set_back(rows):
 
 
 @given(SETS, SETS, SETS)
-def test_a_mask_admits_what_is_allowed_and_not_blocked(allowed, blocked, more):
+def test_a_mask_admits_allowed_rows_without_blocked_ones(allowed, blocked, more):
     admits = RowMask(allowed, blocked).admits(ADDRESSES)
     assert admits.tolist() == [a in members(allowed) - members(blocked) for a in EVERY]
     both = RowMask(allowed, blocked) & RowMask(more) & RowMask(None, more)

@@ -20,7 +20,7 @@ def test_the_wire_form_gives_the_sequence_back(versions):
 
 
 @given(VERSIONS, st.data())
-def test_what_is_done_to_runs_is_done_to_rows(versions, data):
+def test_operations_on_runs_match_operations_on_rows(versions, data):
     sequence = VersionSequence.of(versions)
     start = data.draw(st.integers(0, len(versions)))
     stop = data.draw(st.integers(start, len(versions)))

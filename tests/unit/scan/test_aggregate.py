@@ -118,7 +118,7 @@ WRONG = {
 
 @pytest.mark.interop
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_what_the_reference_refuses_is_refused(datasets, wrong):
+def test_arguments_refused_by_the_reference_are_refused(datasets, wrong):
     theirs, ours = datasets
     with pytest.raises(Exception) as refused:  # noqa: PT011 - its class is the point
         TheirBuilder(theirs).substrait_aggregate(wrong).to_scanner().to_table()
@@ -141,7 +141,7 @@ def test_what_the_reference_refuses_is_refused(datasets, wrong):
         b"\xff" * 11,
     ],
 )
-def test_what_cannot_be_done_is_refused(datasets, wrong):
+def test_input_that_cannot_be_done_is_refused(datasets, wrong):
     with pytest.raises(InvalidInputError):
         ScannerBuilder(datasets[1]).substrait_aggregate(wrong)
 

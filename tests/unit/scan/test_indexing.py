@@ -1,4 +1,4 @@
-"""When indices are asked, what is left for the rows they find, and what happens when they break."""
+"""The use of indices in scans, rechecks of their rows, and broken indices."""
 
 import warnings
 from dataclasses import replace
@@ -32,7 +32,7 @@ def candidates(dataset, text, **options):
     return find_candidates(plan_scan(dataset.snapshot, ScanOptions(filter=text, **options)))
 
 
-def test_what_an_index_answers_is_not_looked_at_again(dataset):
+def test_rows_matched_by_an_index_are_not_rechecked(dataset):
     found = candidates(dataset, "a < 3")
     assert found.rows.addresses({}).tolist() == [0, 1, 2]
     assert found.steps == ()
@@ -49,7 +49,7 @@ def test_a_part_that_only_an_index_and_a_column_decide_together_is_left_whole(da
     assert [str(step.expression) for step in found.steps] == ["a = 1 OR b = 0"]
 
 
-def test_fragments_without_an_index_are_scanned_unless_told_otherwise(dataset):
+def test_unindexed_fragments_are_scanned_by_default(dataset):
     dataset.insert(pa.table({"a": [1], "b": [5]}))
     assert candidates(dataset, "a = 1").covered == {0, 1, 2}
     assert dataset.to_table(filter="a = 1")["b"].to_pylist() == [1, 5]
@@ -93,7 +93,7 @@ def test_an_index_that_breaks_while_it_is_searched_is_warned_about(dataset, tmp_
         assert again.to_table(filter="a = 7")["a"].to_pylist() == [7]
 
 
-def test_an_index_of_a_kind_that_is_not_known_is_kept_and_warned_about_once(dataset):
+def test_an_index_of_unknown_kind_is_preserved_with_one_warning(dataset):
     (index,) = dataset.snapshot.indices.indices
     unknown = replace(index, details=AnyDetails("/lance.table.QuantumIndexDetails", b"\x01"))
     dataset._handle.snapshot = publish(dataset.snapshot, CreateIndex((unknown,), (index,)))
@@ -119,7 +119,7 @@ def test_only_indices_of_columns_in_a_filter_are_opened(dataset, tmp_path):
         again.to_table(filter="b = 7")
 
 
-def test_the_plan_says_what_is_asked(dataset):
+def test_the_plan_shows_the_index_query(dataset):
     plan = dataset.scanner(filter="a = 7").explain_plan()
     assert "ScalarIndexQuery: query=[a = 7]@a_idx" in plan
 
@@ -135,7 +135,7 @@ def test_a_text_that_is_asked_for_is_shown_as_by_the_reference(tmp_path):
     assert [shown in scanner.explain_plan() for scanner in scanners] == [True, True]
 
 
-def test_what_is_false_is_found_too(dataset):
+def test_false_values_are_found(dataset):
     found = candidates(dataset, "NOT (a = 1) AND a < 4")
     assert found.rows.addresses({}).tolist() == [0, 2, 3]
     assert found.steps == ()
@@ -189,7 +189,7 @@ def test_dropping_an_index_forgets_it(dataset):
     assert candidates(dataset, "a = 1") is None
 
 
-def test_listings_say_what_there_is(dataset):
+def test_listings_describe_indices(dataset):
     with pytest.warns(DeprecationWarning, match="describe_indices"):
         (listed,) = dataset.list_indices()
     assert (listed["name"], listed["type"], listed["fields"]) == ("a_idx", "BTree", ["a"])

@@ -97,7 +97,7 @@ def analysed(dataset, scan):
 
 
 @pytest.mark.parametrize("name", SCANS)
-def test_nodes_together_read_what_storage_was_asked(path, name):
+def test_reads_of_all_nodes_equal_the_storage_requests(path, name):
     scan = SCANS[name]
     for _ in range(2):  # with indices closed, and open
         dataset = lancelet.dataset(path)
@@ -109,7 +109,7 @@ def test_nodes_together_read_what_storage_was_asked(path, name):
             assert metrics(plan)["Project"]["output_rows"] == rows
 
 
-def test_late_columns_are_predicted_and_measured_apart(tmp_path):
+def test_late_columns_are_predicted_and_measured_separately(tmp_path):
     dataset = lancelet.write_dataset(table(0), str(tmp_path))
     scanner = dataset.scanner(filter="k > 5", columns=["v"])
     lines = [line.strip() for line in scanner.explain_plan().splitlines()]
@@ -122,7 +122,7 @@ def test_late_columns_are_predicted_and_measured_apart(tmp_path):
     assert found["LanceRead"]["requests"] > 0
 
 
-def test_what_reads_nothing_has_rows_and_time(tmp_path):
+def test_nodes_without_reads_report_rows_and_time(tmp_path):
     dataset = lancelet.write_dataset(table(0), str(tmp_path))
     scanner = dataset.scanner(filter="k > 5 AND v < 2", columns=["s"], order_by=["v"], limit=4)
     found = metrics(scanner.analyze_plan())
@@ -148,7 +148,7 @@ def test_an_index_that_is_opened_reads_on_behalf_of_its_own_node(tmp_path):
         assert found[node]["output_rows"] > 0, node
 
 
-def test_an_analysis_counts_nothing_of_scans_beside_it(tmp_path):
+def test_an_analysis_excludes_concurrent_scans(tmp_path):
     dataset = lancelet.write_dataset(table(0), str(tmp_path))
     scanner = dataset.scanner(filter="k > 5", columns=["v"])
     scanner.analyze_plan()

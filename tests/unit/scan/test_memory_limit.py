@@ -1,4 +1,4 @@
-"""A scan with a memory limit returns what it returns without one, and takes no more than that.
+"""A scan with a memory limit returns the same rows and respects the limit.
 
 What it takes is measured in a process of its own, as the growth of memory that is not of files.
 Rows are wide and their column is stored in next to nothing, so that nobody can tell by the size of

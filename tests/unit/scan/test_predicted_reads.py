@@ -183,7 +183,7 @@ INDEX_NODES = ("ScalarIndexQuery", "MatchQuery", "PhraseQuery", "ANNSubIndex")
     [each for each in SCANS if each.split()[0] in {"bitmap", "label", "ngram", "zone", "bloom"}]
     + ["btree one", "btree some", "text", "text some", "phrase", "vectors", "graph", "first rows"],
 )
-def test_what_is_in_memory_costs_nothing(path, name):
+def test_cached_data_costs_no_reads(path, name):
     dataset = lancelet.dataset(path)
     for _ in range(2):  # an index of which a part was asked may be read as a whole the next time
         scanner(dataset, name).to_table()

@@ -1,4 +1,4 @@
-"""A scan returns the rows that its filter keeps, whatever way it goes about it."""
+"""A scan returns the rows that match its filter, for every execution strategy."""
 
 from dataclasses import replace
 
@@ -182,7 +182,7 @@ def test_zones_that_cannot_match_are_not_read(tmp_path):
         ("other = 3", lambda ids: ids % 5 == 3, 2),
     ],
 )
-def test_what_statistics_left_is_read_at_once(tmp_path, monkeypatch, text, matches, visits):
+def test_rows_left_by_statistics_are_read_at_once(tmp_path, monkeypatch, text, matches, visits):
     count = 40_000
     ids = np.arange(count)
     data = pa.table({"id": ids, "other": pa.array(ids % 5, mask=ids % 11 == 0), "more": ids / 2})
@@ -283,7 +283,7 @@ def test_zones_that_may_match_are_one_task_where_little_is_between_them(tmp_path
     assert count_rows(plan) == 3
 
 
-def test_tiny_fragments_are_read_in_order_beside_large_ones(tmp_path, monkeypatch):
+def test_tiny_fragments_between_large_ones_are_read_in_order(tmp_path, monkeypatch):
     data = numbers(700)
     made = make_table(str(tmp_path / "t.lance"), data, rows_per_file=100)
     for tiny_bytes in (0, 1, 1 << 14, 1 << 40):

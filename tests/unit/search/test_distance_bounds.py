@@ -46,12 +46,12 @@ BOUNDS = [(None, 3), (None, 40), (200, None), (50, 65), (1500, 1800), (1895, Non
 
 @pytest.mark.parametrize("refine_factor", [1, 3])
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
-def test_as_many_rows_as_wanted_are_found_if_as_many_match(dataset, refine_factor, bounds):
+def test_k_rows_are_found_if_k_rows_match(dataset, refine_factor, bounds):
     for query in QUERIES:
         check(dataset, query, ROWS - 100, bounds, refine_factor=refine_factor)
 
 
-def test_so_they_are_beside_rows_without_an_index(dataset):
+def test_k_rows_are_found_with_unindexed_rows(dataset):
     dataset.insert(table(ROWS - 100, ROWS))
     for bounds in BOUNDS:
         for query in QUERIES:

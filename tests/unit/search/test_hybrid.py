@@ -115,7 +115,7 @@ def test_both_searches_are_put_together(dataset, fusion, where):
     assert found["_relevance_score"].to_numpy() == pytest.approx(expected.scores[:12], rel=1e-6)
 
 
-def test_what_was_found_is_filtered_behind(dataset):
+def test_results_are_filtered_after_the_search(dataset):
     near = {"column": "v", "q": query(dataset)}
     words = {"query": "fox", "columns": ["text"]}
     every = dataset.hybrid_search(words, near, 50, columns=["id"])["id"].to_pylist()

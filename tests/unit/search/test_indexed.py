@@ -88,7 +88,7 @@ def table(tmp_path_factory):
     return dataset
 
 
-def test_as_many_rows_are_found_as_are_wanted(table):
+def test_the_requested_number_of_rows_is_found(table):
     query = np.zeros(DIMENSION, np.float32)
     assert len(nearest(table, query, 700, nprobes=1)) == 700
     found = nearest(table, query, 10, nprobes=1, filter="id % 200 = 3", prefilter=True)
@@ -154,7 +154,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"fragment_ids": [99]}, ValueError, "does not have these fragments"),
     ],
 )
-def test_what_cannot_be_built_is_refused(table, arguments, error, message):
+def test_input_that_cannot_be_built_is_refused(table, arguments, error, message):
     given = {"column": "v", "index_type": "IVF_FLAT", "name": "other", **arguments}
     with pytest.raises(error, match=message):
         table.create_index(**given)

@@ -251,7 +251,7 @@ def test_texts_in_lists_of_structs_in_lists_are_found(tmp_path):
         dataset.create_scalar_index(column, "BTREE")
 
 
-def test_slices_of_lists_are_taken_apart_as_the_whole():
+def test_slices_of_lists_are_split_like_whole_lists():
     texts = [["a"], ["b", None], None, [], ["c"]]
     for whole in (pa.array(texts), pa.array(texts, pa.large_list(pa.large_string()))):
         for start in range(6):

@@ -55,7 +55,7 @@ def test_scores_are_the_sums_that_are_shown(dataset, query):
             assert [part.score is None for part in shown.parts] == [False, True]
 
 
-def test_what_is_shown_of_a_word(dataset):
+def test_tokens_in_snippets(dataset):
     (term,) = dataset.explain_score(MatchQuery("red", "t"), 1).terms
     assert (term.token, term.frequency, term.length, term.num_docs_with) == ("red", 2, 4, 2)
 

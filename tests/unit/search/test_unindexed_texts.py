@@ -1,4 +1,4 @@
-"""Texts that no index has are read in pieces, and keep what a query asks for alone.
+"""Unindexed texts are read in batches, and only statistics of the query terms are retained.
 
 Goal: however a table is cut into pieces, and whether tokens are kept for one query or for all,
 answers are the same. Method: the same queries with pieces of a few rows, and with nothing kept.

@@ -61,7 +61,7 @@ def test_a_sound_index_has_no_findings(sound):
 
 @pytest.mark.parametrize("name", ["index.idx", "auxiliary.idx"])
 @pytest.mark.parametrize("seed", range(6))
-def test_damage_never_changes_what_is_found(sound, tmp_path, name, seed):
+def test_damage_never_changes_search_results(sound, tmp_path, name, seed):
     path, exact = sound
     damaged = tmp_path / "table.lance"
     shutil.copytree(path, damaged)

@@ -1,4 +1,4 @@
-"""What searches of vectors refuse, and what they return where there is nothing to look at."""
+"""Invalid vector searches, and results for empty tables."""
 
 import lance as reference
 import numpy as np
@@ -27,7 +27,7 @@ def test_the_column_of_queries_is_never_null(tmp_path):
     assert found.schema.field("query_index").equals(pa.field("query_index", pa.int32(), False))
 
 
-def test_a_column_of_its_name_cannot_be_beside_it(tmp_path):
+def test_a_column_cannot_be_named_query_index(tmp_path):
     dataset = lancelet.write_dataset(table(9, query_index=range(9)), str(tmp_path))
     queries = np.zeros((2, DIMENSION), np.float32)
     for each in (dataset, reference.dataset(str(tmp_path))):
@@ -135,7 +135,7 @@ def test_only_segments_that_were_chosen_are_searched(tmp_path):
         ({"q": []}, "at least one query vector"),
     ],
 )
-def test_what_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
+def test_input_that_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
     dataset = lancelet.write_dataset(table(5), str(tmp_path))
     wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wrong}
     with pytest.raises(ValueError, match=message):
@@ -172,7 +172,7 @@ def test_a_search_that_means_nothing_is_refused_as_the_reference_does(tmp_path, 
 
 
 @pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ"])
-def test_however_many_rows_are_wanted_all_there_are_is_what_is_found(tmp_path, kind):
+def test_a_large_limit_finds_all_rows(tmp_path, kind):
     dataset = lancelet.write_dataset(table(600), str(tmp_path))
     options = {"num_sub_vectors": 4} if kind == "IVF_PQ" else {}
     dataset.create_index("v", kind, num_partitions=3, **options)

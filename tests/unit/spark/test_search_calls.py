@@ -45,14 +45,14 @@ def found(uri, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"filter": "id % 3 = 0"}, {"metric": "cosine"}])
-def test_fragments_that_no_index_covers_are_searched_apart(uri, options, monkeypatch):
+def test_unindexed_fragments_are_searched_separately(uri, options, monkeypatch):
     monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     count, together, whole = found(uri, **options)
     assert count == 4
     assert together == whole
 
 
-def test_segments_and_other_fragments_are_searched_apart(uri, monkeypatch):
+def test_segments_and_unindexed_fragments_are_searched_separately(uri, monkeypatch):
     monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     made = lance.dataset(uri)
     made.create_index("v", "IVF_PQ", num_partitions=2, num_sub_vectors=4)
@@ -110,7 +110,7 @@ def texts(tmp_path):
         ("dog", {"on": "a", "filter": "id < 90", "prefilter": False}, 1),
     ],
 )
-def test_texts_that_no_index_has_are_searched_apart(texts, query, options, count, monkeypatch):
+def test_unindexed_texts_are_searched_separately(texts, query, options, count, monkeypatch):
     monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     given = {"path": texts, "query": query, "columns": "id", "with_row_address": True, **options}
     _, plan = plan_function("lance_text_search", given)

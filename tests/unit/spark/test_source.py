@@ -243,7 +243,7 @@ def test_an_option_that_makes_no_sense_is_refused(table, options):
         source(table, **options).reader(schema)
 
 
-def test_a_misspelt_option_is_told_the_right_name(table):
+def test_an_error_suggests_the_correct_option_name(table):
     with pytest.raises(InvalidInputError, match="did you mean filter"):
         source(table, fitler="id = 1").schema()
 
@@ -433,7 +433,7 @@ def test_a_tag_of_another_branch_is_read_where_that_branch_is(tmp_path):
         assert len(ids) == 10
 
 
-def test_a_column_that_readers_could_not_tell_from_row_ids_is_refused(uri, table):
+def test_a_column_with_the_name_of_row_ids_is_refused(uri, table):
     frame = source(table, columns="id", with_row_id="true").schema()
     with pytest.raises(InvalidInputError, match="reserved") as caught:
         source(f"{uri}.copy").writer(frame, overwrite=False)

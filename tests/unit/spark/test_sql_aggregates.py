@@ -103,5 +103,5 @@ def test_types_are_those_of_spark():
         "SELECT k, count(*) FROM t GROUP BY ALL",
     ],
 )
-def test_what_may_not_be_equal_stays_with_spark(text):
+def test_comparisons_with_other_semantics_stay_in_spark(text):
     assert found(text) is None

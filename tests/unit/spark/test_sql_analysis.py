@@ -127,7 +127,7 @@ def test_filters_never_cross_the_null_side_of_a_join(join, of_t, of_u):
     assert found["u"].filter == wanted[of_u][1]
 
 
-def test_a_later_outer_join_hides_what_came_before():
+def test_a_later_outer_join_prevents_pushdown():
     text = (
         "SELECT 1 FROM t JOIN u ON u.id = 1 RIGHT JOIN v ON t.id = v.id AND t.id = 2 WHERE t.id = 3"
     )

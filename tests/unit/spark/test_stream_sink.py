@@ -214,7 +214,7 @@ def test_a_batch_for_the_log_has_each_key_once(tmp_path):
     assert LsmScanner.fresh(made).count_rows() == 2
 
 
-def test_what_a_log_cannot_take_is_refused_before_a_task_runs(tmp_path):
+def test_rows_unsupported_by_a_log_are_refused_before_tasks_run(tmp_path):
     stream, made = logged(tmp_path)
     with pytest.raises(InvalidInputError, match="log"):
         stream.writer(rows(1).schema)

@@ -79,7 +79,7 @@ def test_a_stream_begins_with_all_rows_and_goes_on_with_new_ones(uri):
     assert query.batches() == []
 
 
-def test_a_stream_can_begin_at_a_version_or_with_what_comes(uri):
+def test_a_stream_can_start_at_a_version_or_at_the_latest(uri):
     append(uri, 10, 12)
     append(uri, 12, 14)
     first, second, latest = (Query(uri, starting_version=v) for v in ("1", "3", "latest"))
@@ -135,7 +135,7 @@ def test_a_limit_is_ignored_when_spark_asks_for_all(uri):
     assert query.batch(ReadLimit()) == list(range(10))
 
 
-def test_available_now_ends_with_what_was_there(uri):
+def test_available_now_ends_with_the_latest_version(uri):
     query = Query(uri)
     query.reader.prepareForTriggerAvailableNow()
     append(uri, 10, 20)
@@ -304,7 +304,7 @@ def by_version(found):
     return sorted(found, key=place)
 
 
-def test_a_change_feed_tells_each_change_once_with_its_version(followed):
+def test_a_change_feed_returns_each_change_once_with_its_version(followed):
     uri, options = followed
     change(uri)
     last = lance.dataset(uri).version

@@ -110,7 +110,7 @@ def test_nullability_is_exact_at_every_depth():
     assert convert_batch(batch, arrow_schema(shown)).schema.equals(exact_schema(shown))
 
 
-def test_a_vector_tells_its_dimension():
+def test_a_vector_type_has_its_dimension():
     shown = spark_schema(pa.schema([("v", pa.list_(pa.float32(), 7))]))
     assert shown["v"].metadata == {DIMENSION_KEY: 7}
 

@@ -311,7 +311,7 @@ def test_versions_that_were_cleaned_up_or_say_nothing_call_for_a_retry(location)
         commit_next(first, ReserveFragments(1))
 
 
-def test_an_overwrite_without_retries_follows_only_what_it_read(location):
+def test_an_overwrite_without_retries_must_follow_its_read_version(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     commit_next(first, ReserveFragments(1))
     with pytest.raises(CommitConflictError, match="without retries"):
@@ -332,7 +332,7 @@ def test_an_overwrite_without_retries_follows_only_what_it_read(location):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_be_applied_is_refused(location, operation, error):
+def test_input_that_cannot_be_applied_is_refused(location, operation, error):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     if error is None:
         assert commit_next(first, operation).schema == SIMPLE_SCHEMA

@@ -1,4 +1,4 @@
-"""Branches of any name are found, cleaned around, opened and deleted, and delete nothing else."""
+"""Branches with any name are found, opened, cleaned up and deleted, without side effects."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commits land whole, in order and once; what cannot follow another says why."""
+"""Commits are atomic, ordered and applied once; conflicts explain their reason."""
 
 import threading
 import time
@@ -169,7 +169,7 @@ def test_joined_deletions_of_all_rows_remove_the_fragment(location):
     assert emptied.manifest.max_fragment_id == 0
 
 
-def test_an_overwrite_cannot_be_followed_by_what_came_before(location):
+def test_commits_based_on_versions_before_an_overwrite_conflict(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
     commit(location, new_transaction(first.version, Overwrite((), SIMPLE_SCHEMA)))
     with pytest.raises(CommitConflictError) as caught:

@@ -1,4 +1,4 @@
-"""Handlers publish a version for one writer only, and what one left undone the next one does."""
+"""Commit handlers publish a version for one writer, and complete unfinished commits."""
 
 import contextlib
 import itertools
@@ -86,7 +86,7 @@ def location(tmp_path):
     return TableLocation.open(str(tmp_path / "t.lance"), options)
 
 
-def test_whoever_reads_next_finishes_what_a_dead_writer_began(tmp_path):
+def test_the_next_reader_finishes_the_commit_of_a_dead_writer(tmp_path):
     """The writer dies before every request in turn; readers and writers see a whole version."""
     decided = []
     for at in itertools.count():
@@ -121,7 +121,7 @@ def test_whoever_reads_next_finishes_what_a_dead_writer_began(tmp_path):
 
 
 @pytest.mark.parametrize("request_name", ["copy", "info"])
-def test_nobody_reads_or_follows_a_commit_that_cannot_be_finished(location, request_name):
+def test_an_unfinishable_commit_is_not_read_or_followed(location, request_name):
     def stopped():
         store = FaultyStore(
             location.store, "refuse", at=0, only=lambda each: each.operation == request_name
@@ -145,7 +145,7 @@ def test_nobody_reads_or_follows_a_commit_that_cannot_be_finished(location, requ
     assert append_rows(location, first, simple_rows(4, 5)).version == 3
 
 
-def test_a_staged_manifest_that_cannot_be_deleted_stops_nobody(location):
+def test_an_undeletable_staged_manifest_does_not_block_commits(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     store = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "delete")
     assert append_rows(replace(location, store=store), first, simple_rows(3, 4)).version == 2
@@ -215,7 +215,7 @@ def test_appends_of_threads_all_land(tmp_path, name):
     assert not [i for i in location.store.list("_versions") if "manifest-" in i.path]
 
 
-def test_a_users_lock_is_told_the_version_and_left_when_the_put_fails(tmp_path):
+def test_a_commit_lock_receives_the_version_and_is_released_when_the_put_fails(tmp_path):
     held = []
 
     @contextlib.contextmanager
@@ -308,7 +308,7 @@ def test_a_path_is_free_again_after_its_table_was_dropped(tmp_path):
     assert lancelet.dataset(uri, storage_options=options).count_rows() == 2
 
 
-def test_who_is_held_up_does_not_take_a_table_for_a_dropped_one(tmp_path, monkeypatch):
+def test_a_delayed_writer_does_not_treat_a_table_as_dropped(tmp_path, monkeypatch):
     """All versions that the database had when it was asked are cleaned up before it goes on."""
     options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
     uri = str(tmp_path / "t")

@@ -1,4 +1,4 @@
-"""The latest version is found however many there are, and whatever the hint of it says."""
+"""The latest version is found for any number of versions and any version hint."""
 
 import contextlib
 import itertools
@@ -205,7 +205,7 @@ def test_the_highest_version_is_not_followed(location):
         commit(location, new_transaction(highest, ReserveFragments(1)))
 
 
-def test_what_was_committed_is_not_read_back():
+def test_committed_manifests_are_not_read_back():
     location = TableLocation("memory://b/u", FaultyStore(MemoryStore("no-read", "u")))
     create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     before = len(location.store.log)

@@ -169,7 +169,7 @@ def test_a_release_is_written_in_its_parts(release, parts):
     assert WriterVersion.of("lancelet", release) == WriterVersion("lancelet", *parts)
 
 
-def test_the_version_of_a_table_of_blobs_is_kept(uri):
+def test_the_file_version_of_a_blob_table_is_preserved(uri):
     write(uri)
     edit(uri, manifest=lambda whole: replace(whole, blob_dataset_version=3))
     lancelet.dataset(uri).insert(pa.table({"x": [10], "y": [10]}))
@@ -177,7 +177,7 @@ def test_the_version_of_a_table_of_blobs_is_kept(uri):
     assert np.array_equal(lance.dataset(uri).to_table()["x"], [6, 7, 8, 9, 10])
 
 
-def test_a_version_that_does_not_say_what_it_changed_conflicts(uri):
+def test_a_version_without_a_transaction_conflicts(uri):
     """Neither its manifest nor a file has the transaction, so any change may have been made."""
     write(uri)
     location = TableLocation.open(uri)

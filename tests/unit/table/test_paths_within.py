@@ -77,7 +77,7 @@ def outside(tmp_path):
     "path", [UP, "data/../../../outside/secret.lance", "absolute", "a\0b", ".."]
 )
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_a_manifest_names_is_below_its_table(tmp_path, outside, what, path):
+def test_paths_of_a_manifest_are_below_its_table(tmp_path, outside, what, path):
     uri = str(tmp_path / "t" / "t.lance")
     rows = pa.table({"a": [1, 2], "s": ["x", "y"]})
     lancelet.write_dataset(rows, uri, enable_stable_row_ids=True)
@@ -130,7 +130,7 @@ def test_a_tag_of_a_branch_elsewhere_opens_nothing(tmp_path, outside):
 
 
 @pytest.mark.parametrize("folder", ["data", "_versions", "_indices", "_deletions", "_transactions"])
-def test_what_lies_behind_a_link_is_not_deleted(tmp_path, outside, folder):
+def test_targets_of_links_are_not_deleted(tmp_path, outside, folder):
     dataset = lancelet.write_dataset(pa.table({"a": range(9)}), str(tmp_path / "t" / "t.lance"))
     dataset.create_scalar_index("a", "BTREE")
     dataset.delete("a = 3")

@@ -1,4 +1,4 @@
-"""Names are given once, and a branch lives and dies with its files and nobody else's."""
+"""Names are unique, and deleting a branch deletes its own files only."""
 
 from datetime import UTC, datetime, timedelta
 

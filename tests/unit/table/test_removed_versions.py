@@ -1,4 +1,4 @@
-"""Who reads a version that was cleaned up is told so; a file that is missing otherwise is named."""
+"""Reads of a removed version report the cleanup; other missing files are named."""
 
 import random
 from datetime import timedelta
@@ -112,7 +112,7 @@ def test_a_tag_of_a_version_that_is_being_cleaned_up_says_so(tmp_path):
     ],
 )
 @pytest.mark.parametrize("is_known", [False, True])
-def test_nobody_is_told_to_drop_an_index_of_a_version_that_was_cleaned_up(tmp_path, read, is_known):
+def test_errors_for_removed_versions_do_not_suggest_dropping_an_index(tmp_path, read, is_known):
     uri = str(tmp_path / "t")
     lancelet.write_dataset(ROWS, uri).create_scalar_index("k", "BTREE")
     reader = lancelet.dataset(uri)

@@ -37,7 +37,7 @@ def test_a_table_that_was_read_lets_go_of_its_files(tmp_path):
     assert _open_maps() == before
 
 
-def test_what_a_schema_says_of_a_file_is_worked_out_once_for_all_versions(tmp_path, monkeypatch):
+def test_projections_of_files_are_cached_across_versions(tmp_path, monkeypatch):
     worked_out = []
     project = Schema.project_ids
 

@@ -95,7 +95,7 @@ def test_a_data_file_of_the_same_size_is_refused(tmp_path, version):
     assert "another name" in str(table.check("footers"))
 
 
-def test_data_files_of_many_small_fragments_are_told_apart(tmp_path):
+def test_data_files_of_many_small_fragments_are_distinguished(tmp_path):
     alike(tmp_path / "t", 0, max_rows_per_file=10)
     first, second, *_ = sorted((tmp_path / "t" / "data").iterdir())
     put_in_place_of(first, second)

@@ -1,4 +1,4 @@
-"""Fragments joined page by page have the rows that encoding them anew would give."""
+"""Fragments compacted by page copy have the same rows as re-encoded ones."""
 
 import uuid
 

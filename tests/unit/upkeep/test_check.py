@@ -1,4 +1,4 @@
-"""Checking finds what is damaged and says where; repairing mends it in a new version."""
+"""Check locates damage; repair fixes it in a new version."""
 
 import shutil
 import tracemalloc
@@ -106,7 +106,7 @@ def test_missing_and_cut_files_are_found_without_reading(table):
     assert "restore" in str(findings[2])
 
 
-def test_each_level_finds_what_those_before_do_not(tmp_path):
+def test_each_check_level_finds_more_damage(tmp_path):
     values = np.random.default_rng(7).integers(0, 2**62, 50_000)
     dataset = lancelet.write_dataset(pa.table({"id": values}), str(tmp_path))
     path = data_file(dataset, 0)
@@ -312,7 +312,7 @@ def test_an_index_is_sound_after_every_vector_that_it_has_was_deleted(tmp_path):
     assert dataset.check("indices") == []
 
 
-def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
+def test_leftovers_of_old_releases_in_indices_are_not_damage(tmp_path):
     uri = str(tmp_path / "t")
     shutil.copytree(HISTORICAL / "v0.21.0" / "bad_index_fragment_bitmap", uri)
     findings = lancelet.dataset(uri).check("indices")
@@ -341,7 +341,7 @@ def test_an_index_whose_quantizer_is_in_a_schema_is_sound():
     ("column", "kind", "more"),
     [("v", "IVF_FLAT", {"num_partitions": 1}), ("s", "INVERTED", {}), ("k", "BTREE", {})],
 )
-def test_what_two_segments_cover_is_found_once(tmp_path, column, kind, more):
+def test_rows_covered_by_two_segments_are_reported_once(tmp_path, column, kind, more):
     vectors = pa.array([[k, 1.0] for k in range(60)], pa.list_(pa.float32(), 2))
     data = pa.table({"k": range(60), "s": ["tree"] * 60, "v": vectors})
     dataset = lancelet.write_dataset(data, str(tmp_path / "t"), max_rows_per_file=20)
@@ -416,7 +416,7 @@ def checked_while(uri, do, *, version=None, all_versions=False):
 
 
 @pytest.mark.parametrize("all_versions", [False, True])
-def test_what_is_cleaned_up_meanwhile_is_no_damage(table, all_versions):
+def test_concurrently_removed_files_are_not_damage(table, all_versions):
     """Fragment 1 is missing indeed, from the version that goes and from the one that stays."""
     table.delete("id < 10")
     data_file(table, 1).unlink()

@@ -1,4 +1,4 @@
-"""A cleanup deletes what no version needs, and nothing else, whatever lies there."""
+"""A cleanup deletes unreferenced files, and nothing else."""
 
 import os
 import time
@@ -78,7 +78,7 @@ STEPS = st.sampled_from(["append", "overwrite", "delete", "update", "compact", "
 
 @settings(max_examples=15)
 @given(st.lists(STEPS, max_size=8), st.integers(1, 4), st.booleans())
-def test_what_stays_is_what_versions_that_stay_need(steps, retained, unverified):
+def test_cleanup_retains_the_files_of_retained_versions(steps, retained, unverified):
     """Goal: no file too many and none too few, after any history, with tags and branches."""
     uri = f"memory://cleanup/{uuid.uuid4()}"
     dataset = write(rows(0, 10), uri, "create")
@@ -197,7 +197,7 @@ def test_new_files_that_no_version_mentions_may_be_in_the_making(tmp_path):
     assert not temporary.exists()
 
 
-def test_tags_keep_versions_and_are_an_error_unless_told(tmp_path):
+def test_tags_retain_versions_and_are_an_error_by_default(tmp_path):
     dataset = changed(str(tmp_path))
     expected = dataset.checkout_version(1).to_table()
     dataset.tags.create("first", 1)
@@ -210,7 +210,7 @@ def test_tags_keep_versions_and_are_an_error_unless_told(tmp_path):
     assert dataset.checkout_version("first").to_table().equals(expected)
 
 
-def test_what_branches_and_clones_need_stays(tmp_path):
+def test_files_of_branches_and_clones_are_retained(tmp_path):
     root, clone = str(tmp_path / "t"), str(tmp_path / "clone")
     dataset = changed(root)
     expected = dataset.checkout_version(3).to_table()
@@ -233,7 +233,7 @@ def test_what_branches_and_clones_need_stays(tmp_path):
     lancelet.dataset(root).validate()
 
 
-def test_an_older_view_keeps_what_came_after_it(tmp_path):
+def test_cleanup_from_an_older_version_retains_newer_ones(tmp_path):
     dataset = changed(str(tmp_path))
     dataset.checkout_version(2).cleanup_old_versions(older_than=ALL)
     assert [version["version"] for version in dataset.versions()] == [2, 3, 4]

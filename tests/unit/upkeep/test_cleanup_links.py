@@ -55,7 +55,7 @@ def test_a_folder_that_is_a_link_is_left_alone(tmp_path, folder, delete_unverifi
     assert lancelet.dataset(str(table)).to_table(filter="x < 6")["x"].to_pylist() == [3, 4, 5]
 
 
-def test_a_dropped_table_leaves_what_its_links_lead_to(tmp_path):
+def test_dropping_a_table_preserves_targets_of_links(tmp_path):
     others = table_at(tmp_path / "other.lance")
     root = tmp_path / "root"
     table_at(root / "t.lance")

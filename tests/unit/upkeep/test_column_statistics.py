@@ -105,7 +105,7 @@ def test_types_that_arrow_does_not_order_have_bounds(tmp_path: Path, data_type, 
     assert (found.null_count, found.distinct) == (1, last)
 
 
-def test_how_many_maps_differ_is_not_told(tmp_path: Path) -> None:
+def test_the_number_of_distinct_maps_is_not_reported(tmp_path: Path) -> None:
     maps = pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8()))
     dataset = lancelet.write_dataset(pa.table({"m": maps, "n": [1, 1]}), tmp_path)
     found = column_statistics(dataset.snapshot, distinct=True)
@@ -129,7 +129,7 @@ def test_an_empty_table_has_no_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_an_index_tells_what_files_do_not(tmp_path: Path, stable: bool) -> None:
+def test_an_index_provides_statistics_missing_in_files(tmp_path: Path, stable: bool) -> None:
     rows = pa.table({"i": [*range(400), None], "t": [f"{number:090}" for number in range(401)]})
     dataset = lancelet.write_dataset(
         rows, tmp_path, max_rows_per_file=150, enable_stable_row_ids=stable
@@ -148,7 +148,7 @@ def test_an_index_tells_what_files_do_not(tmp_path: Path, stable: bool) -> None:
     assert column_statistics(dataset.snapshot)[0].minimum is None
 
 
-def test_an_index_that_lacks_rows_does_not_tell(tmp_path: Path) -> None:
+def test_an_index_that_lacks_rows_provides_no_statistics(tmp_path: Path) -> None:
     dataset = lancelet.write_dataset(pa.table({"i": [3, 4]}), tmp_path)
     dataset.create_scalar_index("i", "BTREE")
     dataset.insert(pa.table({"i": [9]}))

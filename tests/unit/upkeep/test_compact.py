@@ -1,4 +1,4 @@
-"""Compaction changes where rows are and nothing else, whatever others do meanwhile."""
+"""Compaction changes only the location of rows, also with concurrent changes."""
 
 import json
 import pickle
@@ -177,7 +177,7 @@ def test_rows_that_others_move_meanwhile_are_neither_lost_nor_doubled(tmp_path):
         assert len(dataset.get_fragments()) == 3
 
 
-def test_what_cannot_be_followed_is_left_out_and_done_again(tmp_path):
+def test_conflicting_results_are_omitted_and_retried(tmp_path):
     """A column of one fragment is rewritten between reading and committing."""
     uri = str(tmp_path / "t")
     dataset = make(uri, [10] * 6)
@@ -363,7 +363,7 @@ def indexed_and_planned(tmp_path):
     return dataset, [each.execute(dataset) for each in task.tasks]
 
 
-def test_a_compaction_redoes_what_another_did_to_the_index_it_remapped(tmp_path):
+def test_a_compaction_reapplies_concurrent_changes_of_its_remapped_index(tmp_path):
     stale, results = indexed_and_planned(tmp_path)
     other = lancelet.dataset(stale.uri)
     other.optimize.compact_files(target_rows_per_fragment=20, excluded_fragment_ids=[0, 1])

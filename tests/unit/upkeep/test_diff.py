@@ -20,7 +20,7 @@ def test_a_version_does_not_differ_from_itself(tmp_path: Path) -> None:
     assert str(found) == "version 1 -> 1\nrows: 3 -> 3 (0 inserted, 0 updated, 0 deleted)"
 
 
-def test_every_kind_of_difference_is_told_both_ways(tmp_path: Path) -> None:
+def test_every_kind_of_difference_is_reported_in_both_directions(tmp_path: Path) -> None:
     dataset = _table(tmp_path, enable_stable_row_ids=True)
     dataset.update_config({"lance.auto_cleanup.interval": "20"})
     dataset.update_metadata({"owner": "us"})
@@ -45,7 +45,7 @@ def test_every_kind_of_difference_is_told_both_ways(tmp_path: Path) -> None:
     assert (back.rows.inserted, back.rows.updated, back.rows.deleted) == (1, 1, 0)
 
 
-def test_what_is_not_known_of_rows_is_said(tmp_path: Path) -> None:
+def test_undetectable_row_changes_are_reported(tmp_path: Path) -> None:
     dataset = _table(tmp_path)
     dataset.update({"id": "9"}, where="id = 2")
     found = dataset.diff(1)

@@ -1,4 +1,4 @@
-"""Builds of indices that are stopped, by an error or by death, and go on where they were."""
+"""Index builds resume after an error or a crash."""
 
 import signal
 import subprocess

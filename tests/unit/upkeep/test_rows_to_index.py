@@ -1,4 +1,4 @@
-"""Rows that an index is built of are all live rows, and what was read of them is not held."""
+"""An index is built from all live rows, and the read rows are not retained in memory."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Add columns, whose values are written to separate data files.
+"""Add columns. Their values are written to separate data files.
 
     fragment 0   a.lance [0, 1]
     add b        a.lance [0, 1]   b.lance [2]
@@ -227,7 +227,7 @@ def _state(fragment: Fragment) -> str:
 
 
 def _description(snapshot: Snapshot, source: Function) -> str:
-    """Return the input and output columns, which identify the job of a checkpoint."""
+    """Return the identity of a job: table URI, input columns, batch size and output columns."""
     return json.dumps(
         {
             "table": snapshot.location.uri,

@@ -272,7 +272,7 @@ def check_castable(path: str, before: pa.DataType, after: pa.DataType) -> None:
             f"to {print_arrow_type(after)}",
             column=path,
             found=str(before),
-            wanted=str(after),
+            requested=str(after),
         )
 
 
@@ -349,7 +349,7 @@ def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
             f"Can't cast value {_first_refused(array, target)} to type "
             f"{print_arrow_type(target)}: {error}",
             column=path,
-            wanted=str(target),
+            requested=str(target),
         ) from error
 
 

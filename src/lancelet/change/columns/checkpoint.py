@@ -2,11 +2,11 @@
 
     batches     fragment 3, batch 0, 1, 2 ...     results, until the data file is complete
     fragments   fragment 0, 1, 2                  entries of fragments with complete data files
-    job         the input and output columns
+    job         the table URI, input columns, batch size and output columns
 
 A restarted computation reuses the results in its checkpoint, unless they belong to another job or
-the rows have changed since. Jobs are identified by their input and output columns, and fragments by
-their files. Batches are stored as Arrow IPC, which is safe to deserialize.
+the rows have changed since. Jobs are identified by the row `job`, and fragments by their files.
+Batches are stored as Arrow IPC, which is safe to deserialize.
 """
 
 from __future__ import annotations

@@ -51,12 +51,12 @@ def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:
 
 def without_columns(schema: Schema, paths: Iterable[str]) -> Schema:
     """Remove the fields at paths from a schema."""
-    gone: set[int] = set()
+    removed_ids: set[int] = set()
     for path in paths:
         chain = find_chain(schema, path)
         _check_within_map(chain, path)
-        gone.add(chain[-1].id)
-    fields = tuple(_remaining(schema.fields, gone))
+        removed_ids.add(chain[-1].id)
+    fields = tuple(_remaining(schema.fields, removed_ids))
     if not fields:
         raise InvalidInputError("Cannot drop all columns from a dataset", columns=list(paths))
     return Schema(fields, schema.metadata)
@@ -70,12 +70,12 @@ def _check_within_map(chain: Sequence[Field], path: str) -> None:
             )
 
 
-def _remaining(fields: Iterable[Field], gone: set[int]) -> Iterable[Field]:
+def _remaining(fields: Iterable[Field], removed_ids: set[int]) -> Iterable[Field]:
     """Yield the remaining fields, without parents that become empty."""
     for field in fields:
-        if field.id in gone:
+        if field.id in removed_ids:
             continue
-        children = tuple(_remaining(field.children, gone))
+        children = tuple(_remaining(field.children, removed_ids))
         if field.children and not children:
             continue
         yield (

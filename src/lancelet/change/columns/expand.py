@@ -71,7 +71,7 @@ def expand_field(field: Field, values: pa.Array, present: pa.Array | None, live:
 
 
 def with_items(lists: pa.Array, items: pa.Array, item: Field) -> pa.Array:
-    """Return lists with the same offsets and validity but other items."""
+    """Return lists with the same lengths and validity but other items."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
     is_large = pa.types.is_large_list(lists.type)
     number = pa.int64() if is_large else pa.int32()

@@ -1,8 +1,8 @@
 """Run a column plan: write a file for every fragment, and add them in one commit.
 
-    read version 5   fragments 0, 1       files for 0 and 1
-    6                another writer appends 2   the commit conflicts
-    retry from 6     fragments 0, 1, 2    only a file for 2
+    version read    fragments             written
+    5               0, 1                  files for 0 and 1; the commit conflicts with an append
+    6               0, 1, 2               a file for 2; the commit succeeds
 
 A file can be reused while the other files of its fragment are unchanged. Concurrent deletions do
 not matter, since files include deleted rows. The files of a failed commit are deleted, except for

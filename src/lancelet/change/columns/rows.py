@@ -80,8 +80,8 @@ def _repeating(
     batches: Iterable[pa.RecordBatch], deleted: DeletionVector, num_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Add to each batch the deleted rows after its rows, and to the first also leading ones."""
-    gone = deleted.to_array().astype(np.int64)
-    live_before = gone - np.arange(len(gone))
+    deleted_offsets = deleted.to_array().astype(np.int64)
+    live_before = deleted_offsets - np.arange(len(deleted_offsets))
     done, start = 0, 0
     for batch in batches:
         done += batch.num_rows

@@ -71,7 +71,7 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
         matches = matches.where(taken[matches.rows])
     unmatched = taken.copy()
     unmatched[matches.rows] = False
-    updates, gone = NO_ROWS, NO_ROWS
+    updates, deletes = NO_ROWS, NO_ROWS
     match spec.matched:
         case Matched.FAIL if len(matches):
             raise MergeMatchError(
@@ -82,9 +82,9 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
             updates = _fulfilling(snapshot, source, spec.update_condition, matches)
             _check_unambiguous(source, updates)
         case Matched.DELETE:
-            gone = matches
-            _check_unambiguous(source, gone)
-    deleted = rows_by_fragment(gone.addresses)
+            deletes = matches
+            _check_unambiguous(source, deletes)
+    deleted = rows_by_fragment(deletes.addresses)
     if spec.deletes_unmatched:
         deleted = union_rows(
             deleted, _unmatched(snapshot, spec.delete_condition, matches.addresses)

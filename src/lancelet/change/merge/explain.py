@@ -45,8 +45,8 @@ def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec)
     paths = [tuple(part.name for part in snapshot.schema.fields_on_path(on)) for on in spec.on]
     if spec.uses_index and any(path in column_indices(snapshot) for path in paths):
         raise UnplannedMergeError(
-            "a merge insert whose keys are in an index does not support explain_plan, since the "
-            "rows decide whether the index is asked: see analyze_plan, or use_index(False)",
+            "a merge insert whose keys are in an index does not support explain_plan, because "
+            "index use depends on the rows; use analyze_plan or use_index(False)",
             on=list(spec.on),
         )
     schema = schema or snapshot.schema.to_arrow()

@@ -75,7 +75,7 @@ def _chain(schema: Schema, name: str) -> tuple[Field, ...]:
         raise UnknownKeyError(
             f"Merge insert key column '{name}' does not exist in schema"
             f"{similar_names(name, schema.names)}",
-            known=schema.names[:100],
+            available=schema.names[:100],
         ) from error
 
 
@@ -85,7 +85,7 @@ def _column(rows: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
         raise MissingKeyError(
             "the source has no column of a name that the key has",
             column=path[0],
-            known=rows.schema.names[:100],
+            available=rows.schema.names[:100],
         )
     array = rows.column(index)
     for name in path[1:]:

@@ -45,7 +45,7 @@ class KeyPasses:
         """Hold keys in memory as long as their index fits into the memory limit."""
         self.num_rows = 0
         self._most = max(memory_limit // _INDEX_FACTOR, 1)
-        self._held: list[tuple[Int64s, Keys]] = []
+        self._buffered: list[tuple[Int64s, Keys]] = []
         self._bytes = 0
         self._files: _Files | None = None
 
@@ -56,13 +56,13 @@ class KeyPasses:
         if self._files is not None:
             self._files.write(rows, keys)
             return
-        self._held.append((rows, keys))
+        self._buffered.append((rows, keys))
         self._bytes += keys.nbytes
         if self._bytes > self._most:
             self._files = _Files()
-            for part in self._held:
+            for part in self._buffered:
                 self._files.write(*part)
-            self._held = []
+            self._buffered = []
 
     @property
     def num_passes(self) -> int:
@@ -72,7 +72,7 @@ class KeyPasses:
     def passes(self) -> Iterator[KeyPass]:
         """Yield indices; each key is in one of them."""
         if self._files is None:
-            keys = Keys.concat([keys for _, keys in self._held])
+            keys = Keys.concat([keys for _, keys in self._buffered])
             yield KeyPass(KeyIndex.build(keys), None)
             return
         for group in self._files.groups(self._most):
@@ -81,7 +81,7 @@ class KeyPasses:
 
     def close(self) -> None:
         """Delete the keys."""
-        self._held = []
+        self._buffered = []
         if self._files is not None:
             self._files.close()
 

@@ -290,8 +290,8 @@ def change(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
         case "tag":
             done = table.tags.create(_text(request, "name"), **options)
         case other:
-            known = ["delete", "update", "restore", "compact", "tag"]
-            raise InvalidInputError("unknown change", action=other, known=known)
+            actions = ["delete", "update", "restore", "compact", "tag"]
+            raise InvalidInputError("unknown change", action=other, expected=actions)
     return {"text": str(done or "done"), "applied": apply, "version": table.version}
 
 

@@ -220,5 +220,5 @@ def _kind(name: str) -> ChangeKind:
     try:
         return upkeep.changes.ChangeKind(name)
     except ValueError as error:
-        known = [kind.value for kind in upkeep.changes.CHANGE_KINDS]
-        raise InvalidInputError("unknown kind of change", kind=name, known=known) from error
+        kinds = [kind.value for kind in upkeep.changes.CHANGE_KINDS]
+        raise InvalidInputError("unknown kind of change", kind=name, expected=kinds) from error

@@ -576,7 +576,7 @@ def _target(dataset: LanceDataset, reference: VersionLike) -> tuple[int, str | N
 def _ordered(found: Mapping[str, T], order: str | None, version: Any) -> list[tuple[str, T]]:
     """Return refs sorted by version, then by name."""
     if order not in _DESCENDING:
-        raise InvalidInputError(f"Invalid sort order {order!r}", known=["asc", "desc"])
+        raise InvalidInputError(f"Invalid sort order {order!r}", expected=["asc", "desc"])
     by_name = sorted(found.items())
     return sorted(by_name, key=lambda item: version(item[1]), reverse=_DESCENDING[order])
 

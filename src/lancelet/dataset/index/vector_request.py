@@ -189,7 +189,7 @@ def _metric(given: str) -> Metric:
         raise InvalidInputError(
             f"Metric {given} not supported"
             f"{similar_names(str(given), list(kinds.vector.layout.METRICS)) or '.'}",
-            known=sorted(kinds.vector.layout.METRICS),
+            expected=sorted(kinds.vector.layout.METRICS),
         )
     return metric
 

@@ -333,7 +333,9 @@ class ScannerBuilder:
             ```
         """
         if blob_handling is not None and blob_handling not in _BLOB_HANDLING:
-            raise InvalidInputError(f"Invalid blob_handling: {blob_handling}", known=_BLOB_HANDLING)
+            raise InvalidInputError(
+                f"Invalid blob_handling: {blob_handling}", expected=_BLOB_HANDLING
+            )
         self._with_bytes = blob_handling == "all_binary"
         return self
 
@@ -712,7 +714,7 @@ class ScannerBuilder:
                     raise UnknownLateColumnError(
                         "unknown column for late_materialization",
                         column=path,
-                        known=schema.names[:100],
+                        available=schema.names[:100],
                     ) from error
         return self
 

@@ -81,8 +81,8 @@ class TextMethods:
             dataset.highlight("fox", ["a quick fox", None])
             ```
         """
-        marks = (before, after, max_chars)
-        return searches.text_snippets.snippets(self._handle.snapshot, query, texts, column, marks)
+        tags = (before, after, max_chars)
+        return searches.text_snippets.snippets(self._handle.snapshot, query, texts, column, tags)
 
 
 class HybridMethods:

@@ -177,7 +177,7 @@ def _update(operation: User.Update) -> op.Update:
         raise InvalidInputError(
             "unknown update_mode",
             update_mode=operation.update_mode,
-            known=list(_UPDATE_MODES),
+            expected=list(_UPDATE_MODES),
         )
     return op.Update(
         removed_fragment_ids=tuple(operation.removed_fragment_ids),

@@ -42,7 +42,7 @@ class Flat:
     def open(data_type: pa.DataType, bits: int, buffer: StoredBuffer, *, count: int) -> Flat:
         """Validate that the buffer contains `count` values of the type."""
         _check_width(data_type, bits)
-        buffer.check_holds(count * bits, count=count)
+        buffer.check_size(count * bits, count=count)
         return Flat(data_type, bits, buffer)
 
     def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
@@ -137,7 +137,7 @@ class Bitpacked:
         """Validate the widths, and that the buffer contains `count` values."""
         width = message.compressed_bits_per_value
         _check_packed(data_type, width, message.uncompressed_bits_per_value)
-        buffer.check_holds(count * width, count=count)
+        buffer.check_size(count * width, count=count)
         return Bitpacked(data_type, width, message.signed, buffer)
 
     def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
@@ -171,7 +171,7 @@ class BitpackedForNonNeg:
         """Validate the widths, and that the buffer contains the chunks of `count` values."""
         width = message.compressed_bits_per_value
         _check_packed(data_type, width, message.uncompressed_bits_per_value)
-        buffer.check_holds(-(-count // _CHUNK) * _CHUNK * width, count=count)
+        buffer.check_size(-(-count // _CHUNK) * _CHUNK * width, count=count)
         return BitpackedForNonNeg(data_type, width, buffer)
 
     def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:

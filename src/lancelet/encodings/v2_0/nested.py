@@ -144,7 +144,7 @@ class PackedStruct:
     @staticmethod
     def open(data_type: pa.DataType, buffer: StoredBuffer, *, count: int) -> PackedStruct:
         """Validate that the buffer contains `count` rows of the type."""
-        buffer.check_holds(count * 8 * packed_bytes(data_type), count=count)
+        buffer.check_size(count * 8 * packed_bytes(data_type), count=count)
         return PackedStruct(data_type, buffer)
 
     def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:

@@ -35,7 +35,7 @@ class StoredBuffer:
     position: int
     size: int
 
-    def check_holds(self, bits: int, *, count: int) -> None:
+    def check_size(self, bits: int, *, count: int) -> None:
         """Raise unless the buffer has space for `count` values of `bits` bits in total."""
         if (bits + 7) // 8 > self.size:
             raise CorruptDataError(

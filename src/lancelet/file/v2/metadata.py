@@ -66,8 +66,8 @@ class FileMetadata:
         The tail of a small file is the whole file, so reading it needs no further requests.
         """
         start, size = ranges.position, ranges.size
-        lie_in = (start >= self.tail_position) & (size >= 0) & (size <= self.file_bytes - start)
-        if not lie_in.all() or (not len(ranges) and self.tail_position):
+        in_tail = (start >= self.tail_position) & (size >= 0) & (size <= self.file_bytes - start)
+        if not in_tail.all() or (not len(ranges) and self.tail_position):
             return None
         return ByteSlices(self.tail, start - self.tail_position, size)
 

@@ -105,7 +105,7 @@ class ListArena:
         """Memory of the lists and of the cached query descriptors in bytes."""
         return self._arrays.num_bytes + _DESCRIPTOR_BYTES * len(self._descriptors)
 
-    def holds(self, token: int, *, with_position: bool) -> bool:
+    def contains(self, token: int, *, with_position: bool) -> bool:
         """Return whether the list of a token is cached."""
         return (token, with_position) in self._ranges
 

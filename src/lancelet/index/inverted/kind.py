@@ -356,7 +356,7 @@ def _check_names(parameters: Parameters) -> None:
     unknown = sorted(parameters.values.keys() - supported)
     if unknown:
         raise InvalidInputError(
-            f"unknown FTS index parameter '{unknown[0]}'", found=unknown, known=sorted(supported)
+            f"unknown FTS index parameter '{unknown[0]}'", found=unknown, expected=sorted(supported)
         )
 
 

@@ -265,7 +265,7 @@ class StoredPartition:
             )
         for token in tokens:
             number = self.tokens.find(token)
-            if number is not None and not self._arena.holds(number, with_position=with_position):
+            if number is not None and not self._arena.contains(number, with_position=with_position):
                 total += self._estimate_list_reads(columns, number)
         return total
 

@@ -54,17 +54,17 @@ def sorted_parts(
 
     Small sorted input is passed through unchanged.
     """
-    held: list[Part] = []
+    buffered: list[Part] = []
     remaining = iter(parts)
-    if _are_in_order(remaining, data_type, held):
-        filled = [part for part in held if len(part[1])]
+    if _are_in_order(remaining, data_type, buffered):
+        filled = [part for part in buffered if len(part[1])]
         yield from filled or [(pa.array([], data_type), np.empty(0, np.uint64))]
     else:
-        yield from _sorted_by_runs(chain(held, remaining), data_type, run_bytes)
+        yield from _sorted_by_runs(chain(buffered, remaining), data_type, run_bytes)
 
 
-def _are_in_order(remaining: Iterator[Part], data_type: pa.DataType, held: list[Part]) -> bool:
-    """Consume sorted numbers into `held`. Return whether the input ended in order."""
+def _are_in_order(remaining: Iterator[Part], data_type: pa.DataType, buffered: list[Part]) -> bool:
+    """Consume sorted numbers into `buffered`. Return whether the input ended in order."""
     is_float = pa.types.is_floating(data_type)
     dtype = number_type(data_type)
     if dtype is None and not is_float:
@@ -75,7 +75,7 @@ def _are_in_order(remaining: Iterator[Part], data_type: pa.DataType, held: list[
     last = None
     size = 0
     for values, numbers in remaining:
-        held.append((values, numbers))
+        buffered.append((values, numbers))
         size += values.nbytes + numbers.nbytes
         if values.null_count or size > _PASS_THROUGH_BYTES_MAX:
             return False

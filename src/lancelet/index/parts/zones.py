@@ -135,8 +135,8 @@ class ZoneLocations:
     def unmoved(self, move: Move) -> npt.NDArray[np.bool_]:
         """Return a mask of the zones in fragments that were not rewritten."""
         first = self.fragment_ids.astype(np.uint64) << np.uint64(OFFSET_BITS)
-        stays: npt.NDArray[np.bool_] = move(first) == first
-        return stays
+        is_unchanged: npt.NDArray[np.bool_] = move(first) == first
+        return is_unchanged
 
     def num_rows(self, mask: npt.NDArray[np.bool_]) -> int:
         """Return the number of rows in the zones selected by a mask, including deleted rows."""

@@ -79,7 +79,7 @@ class Vocabulary:
         num_before = len(self._raw_tokens)
         ids = assign_token_ids(raw_tokens, self._raw_tokens)
         tokens = [
-            make(piece.decode(errors="replace")) for piece in self._raw_tokens.tokens(num_before)
+            make(token.decode(errors="replace")) for token in self._raw_tokens.tokens(num_before)
         ]
         token_ids = [_REMOVED if token is None else self.number(token) for token in tokens]
         self._token_ids = np.concatenate([self._token_ids, np.array(token_ids, np.int64)])

@@ -107,8 +107,8 @@ def all_stop_words() -> frozenset[str]:
     (True, False)
     """
     lines = [line.split() for line in _lines("stop_words.txt")]
-    all_words = {word for name, *words in lines if name != _AMBIGUOUS for word in words}
-    return frozenset(all_words - stop_words(_AMBIGUOUS))
+    all_tokens = {token for name, *tokens in lines if name != _AMBIGUOUS for token in tokens}
+    return frozenset(all_tokens - stop_words(_AMBIGUOUS))
 
 
 @cache

@@ -106,11 +106,13 @@ class TextOptions:
         base = self.base_tokenizer
         if base not in TOKENIZERS and base.split("/")[0] not in _MODELS:
             raise InvalidInputError(
-                f"unknown base tokenizer {base}", known=[*TOKENIZERS, "jieba/...", "lindera/..."]
+                f"unknown base tokenizer {base}", expected=[*TOKENIZERS, "jieba/...", "lindera/..."]
             )
         if self.language not in LANGUAGES:
             raise InvalidInputError(
-                "unknown language in text index options", found=self.language, known=list(LANGUAGES)
+                "unknown language in text index options",
+                found=self.language,
+                expected=list(LANGUAGES),
             )
         if not 0 < self.min_ngram_length <= self.max_ngram_length:
             raise InvalidInputError(

@@ -118,15 +118,15 @@ def make_code_tokenizer(options: TextOptions) -> Tokenizer:
 
 def _tokenize_code(options: TextOptions, texts: pa.Array) -> RawTokens:
     offsets, data = text_buffers(texts)
-    words, counts = find_tokens(offsets, data, identifier_characters())
+    tokens, counts = find_tokens(offsets, data, identifier_characters())
     source = data.tobytes()
     if options.index_operators:
-        words, counts = _with_operators(words, counts, offsets, source)
+        tokens, counts = _with_operators(tokens, counts, offsets, source)
     position: list[int] = []
     size: list[int] = []
     positions: list[int] = []
     new_counts: list[int] = []
-    ranges = iter(zip(words.position.tolist(), words.size.tolist(), strict=True))
+    ranges = iter(zip(tokens.position.tolist(), tokens.size.tolist(), strict=True))
     for count in counts.tolist():
         num_before, token_position = len(position), 0
         for _ in range(count):

@@ -124,7 +124,7 @@ def write_legacy_file(
     """Write a segment from the row numbers and codes of each partition."""
     if not isinstance(quantizer, ProductCodes):
         raise UnsupportedError(
-            "only IVF_PQ indices can be written in the legacy layout", known=[NAME]
+            "only IVF_PQ indices can be written in the legacy layout", expected=[NAME]
         )
     offsets: list[int] = []
     lengths: list[int] = []
@@ -245,7 +245,7 @@ def _parse_quantizer(pq: index_pb.PQ, metric: Metric, path: str) -> ProductCodes
             "the codebook of a vector index does not match its codes",
             path=path,
             bits=bits,
-            pieces=num_sub_vectors,
+            num_sub_vectors=num_sub_vectors,
             dimension=dimension,
             values=book.size,
         )

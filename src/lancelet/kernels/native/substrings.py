@@ -26,10 +26,10 @@ def order_suffixes(text: Bytes) -> Int32s:
     return order
 
 
-def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
+def rank_bits(bit_words: UInt64s, starts: Int64s) -> UInt32s:
     """Return the number of set bits before each word of each node, and in the whole node."""
-    ranks = empty(len(words) + len(starts) - 1, _UINT32)
-    checked(_native.rank_bits(words, as_int64s(starts), ranks), kernel="rank_bits")
+    ranks = empty(len(bit_words) + len(starts) - 1, _UINT32)
+    checked(_native.rank_bits(bit_words, as_int64s(starts), ranks), kernel="rank_bits")
     return ranks
 
 
@@ -59,4 +59,4 @@ def unwind_text(tree: WaveletTree) -> Bytes:
 
 
 def _arrays(tree: WaveletTree) -> tuple[Any, ...]:
-    return tree.words, tree.ranks, tree.starts, tree.bits, tree.children, tree.counts
+    return tree.bit_words, tree.ranks, tree.starts, tree.bits, tree.children, tree.counts

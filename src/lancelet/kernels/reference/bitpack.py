@@ -51,14 +51,14 @@ def unpack_block_rows(packed: npt.NDArray[Any], width: int, word_bits: int) -> n
     out = np.zeros((blocks, BLOCK), dtype)
     if width == 0:
         return out
-    words = packed.reshape(blocks, width, BLOCK // word_bits)
+    machine_words = packed.reshape(blocks, width, BLOCK // word_bits)
     mask = dtype.type((1 << width) - 1)
     order = block_order(word_bits)
     for row in range(word_bits):
         first, shift = divmod(row * width, word_bits)
-        value = words[:, first] >> dtype.type(shift)
+        value = machine_words[:, first] >> dtype.type(shift)
         if shift + width > word_bits:
-            value = value | (words[:, first + 1] << dtype.type(word_bits - shift))
+            value = value | (machine_words[:, first + 1] << dtype.type(word_bits - shift))
         out[:, order[row]] = value & mask
     return out
 
@@ -161,15 +161,15 @@ def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
 def pack_block_rows(blocks: npt.NDArray[Any], width: int, word_bits: int) -> npt.NDArray[Any]:
     """Pack blocks of one width: values of shape (blocks, 1024) to (blocks, width x lanes)."""
     dtype = blocks.dtype
-    words = np.zeros((len(blocks), width, BLOCK // word_bits), dtype)
+    machine_words = np.zeros((len(blocks), width, BLOCK // word_bits), dtype)
     order = block_order(word_bits)
     for row in range(word_bits if width else 0):
         first, shift = divmod(row * width, word_bits)
         value = blocks[:, order[row]]
-        words[:, first] |= value << dtype.type(shift)
+        machine_words[:, first] |= value << dtype.type(shift)
         if shift + width > word_bits:
-            words[:, first + 1] |= value >> dtype.type(word_bits - shift)
-    return words.reshape(len(blocks), width * (BLOCK // word_bits))
+            machine_words[:, first + 1] |= value >> dtype.type(word_bits - shift)
+    return machine_words.reshape(len(blocks), width * (BLOCK // word_bits))
 
 
 def pick_packed(slices: ByteSlices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:

@@ -89,9 +89,9 @@ def crc32c_verify(
             if verified[block]:
                 continue
             first = block * block_bytes
-            held = data[first : first + block_bytes].copy()
-            held[max(0, own_start - first) : max(0, own_start + own_size - first)] = 0
-            if crc32c(held) != sums[block]:
+            content = data[first : first + block_bytes].copy()
+            content[max(0, own_start - first) : max(0, own_start + own_size - first)] = 0
+            if crc32c(content) != sums[block]:
                 return block
             verified[block] = 1
     return None

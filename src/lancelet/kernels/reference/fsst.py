@@ -113,8 +113,8 @@ def fsst_encode(
     active = np.flatnonzero(start < stop)
     at = start[active]
     while len(active):
-        words = padded[at[:, None] + np.arange(8)].view(np.uint64).reshape(-1)
-        code, length = longest_match(words, stop[active] - at, symbols, lengths)
+        next_bytes = padded[at[:, None] + np.arange(8)].view(np.uint64).reshape(-1)
+        code, length = longest_match(next_bytes, stop[active] - at, symbols, lengths)
         escaped = code == _ESCAPE
         to = base[active] + used[active]
         out[to] = code
@@ -128,21 +128,21 @@ def fsst_encode(
 
 
 def longest_match(
-    words: npt.NDArray[np.uint64], left: Int64s, symbols: Symbols, lengths: Bytes
+    next_bytes: npt.NDArray[np.uint64], left: Int64s, symbols: Symbols, lengths: Bytes
 ) -> tuple[Int64s, Int64s]:
-    """Return the code and length of the longest symbol that starts each word, or an escape.
+    """Return the code and length of the longest symbol that starts each 8-byte value, or an escape.
 
     Ties are resolved in favor of the first symbol.
     """
-    code = np.full(len(words), _ESCAPE, np.int64)
-    length = np.ones(len(words), np.int64)
+    code = np.full(len(next_bytes), _ESCAPE, np.int64)
+    length = np.ones(len(next_bytes), np.int64)
     for size in range(1, 9):
         codes = np.flatnonzero(lengths == size)
         if not len(codes):
             continue
         mask = np.uint64((1 << (8 * size)) - 1)
         symbol_set, first = np.unique(symbols[codes] & mask, return_index=True)
-        head = words & mask
+        head = next_bytes & mask
         rank = np.minimum(np.searchsorted(symbol_set, head), len(symbol_set) - 1)
         found = (symbol_set[rank] == head) & (left >= size)
         code[found] = codes[first[rank[found]]]
@@ -164,18 +164,18 @@ def _decode(
     ends = np.cumsum(size)
     escape, literal = _escapes(codes, ends - size)
     last = ends[size > 0] - 1
-    words = np.zeros(max(CODES, len(symbols)), np.uint64)
-    words[: len(symbols)] = symbols
-    bytes_of = np.zeros(len(words), np.int64)
+    symbol_values = np.zeros(max(CODES, len(symbols)), np.uint64)
+    symbol_values[: len(symbols)] = symbols
+    bytes_of = np.zeros(len(symbol_values), np.int64)
     bytes_of[: len(lengths)] = lengths
     code = codes if table_indices is None else codes + CODES * np.repeat(table_indices, size)
     bad = ~escape & ~literal & (bytes_of[code] == 0)
     bad[last] |= escape[last]
     if bad.any():
         raise corrupt(Fault.BAD_CODE, kernel=kernel, index=int(bad.argmax()))
-    word = np.where(literal, codes, words[code])
+    value = np.where(literal, codes, symbol_values[code])
     length = np.where(literal, 1, np.where(escape, 0, bytes_of[code]))
-    out = word.view(np.uint8).reshape(-1, 8)[np.arange(8) < length[:, None]]
+    out = value.view(np.uint8).reshape(-1, 8)[np.arange(8) < length[:, None]]
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     return offsets_of(before[ends] - before[ends - size], out_bits=out_bits, kernel=kernel), out
 
@@ -209,8 +209,8 @@ def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
         gains = _gains(single, pair, part)
         best = sorted(gains.items(), key=lambda item: (-item[1], -len(item[0]), item[0]))
         table = [symbol for symbol, _ in best[:255]]
-    words = [int.from_bytes(symbol.ljust(8, b"\0"), "little") for symbol in table]
-    return np.array(words, np.uint64), np.array([len(symbol) for symbol in table], np.uint8)
+    symbol_values = [int.from_bytes(symbol.ljust(8, b"\0"), "little") for symbol in table]
+    return np.array(symbol_values, np.uint64), np.array([len(symbol) for symbol in table], np.uint8)
 
 
 def sample_slices(offsets: Offsets, data: Bytes) -> list[bytes]:

@@ -151,8 +151,8 @@ def zip_variable(
     lengths = length.astype(f"<u{length_bytes}").view(np.uint8).reshape(-1, length_bytes)
     out[at[:, None] + np.arange(length_bytes)] = lengths
     ends = np.cumsum(length)
-    spread = np.arange(int(length.sum())) - np.repeat(ends - length, length)
-    out[np.repeat(at + length_bytes, length) + spread] = gather(data, source, length)
+    within = np.arange(int(length.sum())) - np.repeat(ends - length, length)
+    out[np.repeat(at + length_bytes, length) + within] = gather(data, source, length)
     return out, starts
 
 
@@ -179,6 +179,6 @@ def _layout(control: npt.NDArray[np.uint32], size: Int64s, shape: ZipShape) -> t
     starts = np.zeros(len(size) + 1, np.int64)
     np.cumsum(size, out=starts[1:])
     out = np.zeros(int(starts[-1]), np.uint8)
-    words = control.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : shape.control_bytes]
-    out[starts[:-1, None] + np.arange(shape.control_bytes)] = words
+    control_bytes = control.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : shape.control_bytes]
+    out[starts[:-1, None] + np.arange(shape.control_bytes)] = control_bytes
     return starts, out

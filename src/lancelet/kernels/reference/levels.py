@@ -172,8 +172,8 @@ def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
     bad |= (first >= len(begun) - 1) | (last >= len(begun) - 1)
     if bad.any():
         raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(bad.argmax()))
-    holds = [np.arange(start, stop + 1) for start, stop in zip(first, last, strict=True)]
-    return np.unique(np.concatenate(holds))
+    ranges = [np.arange(start, stop + 1) for start, stop in zip(first, last, strict=True)]
+    return np.unique(np.concatenate(ranges))
 
 
 def take_row_levels(

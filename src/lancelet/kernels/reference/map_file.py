@@ -28,9 +28,9 @@ def release_pages(source: Bytes) -> None:
     `source` must be an array returned by `map_file`, not a part of it.
     """
     base: object = source.base
-    held = base.obj if isinstance(base, memoryview) else base
-    if isinstance(held, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        held.madvise(mmap.MADV_DONTNEED)
+    owner = base.obj if isinstance(base, memoryview) else base
+    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 def read_ahead(slices: ByteSlices, prefetched: Bytes) -> int:

@@ -73,14 +73,14 @@ def decode_postings(
         if block_docs == RUN:
             reader.take(4, Fault.TOO_SHORT)
         if count < block_docs and not is_varint:
-            docs.append(reader.words(count))
-            freqs.append(reader.words(count))
+            docs.append(reader.uint32s(count))
+            freqs.append(reader.uint32s(count))
         elif count < block_docs:
             docs.append(np.cumsum(reader.varints(count), dtype=np.uint32))
             freqs.append(reader.varints(count))
         else:
             lanes = block_docs // 32
-            first = reader.words(1)
+            first = reader.uint32s(1)
             docs.append(first + np.cumsum(reader.packed(lanes), dtype=np.uint32))
             freqs.append(reader.patched() if lanes == _PATCHED_LANES else reader.packed(lanes))
     return np.concatenate(docs), np.concatenate(freqs)
@@ -167,8 +167,8 @@ def _bits(values: UInt32s, width: int, lanes: int) -> bytes:
     bits = values.reshape(32, lanes).T[:, :, None] >> np.arange(width, dtype=np.uint32) & 1
     packed = np.packbits(bits.astype(np.uint8).reshape(lanes, -1), axis=1, bitorder="little")
     # The result may be in column order, which cannot be viewed as words.
-    words = np.ascontiguousarray(packed).view("<u4")
-    return np.ascontiguousarray(words.T).tobytes()
+    machine_words = np.ascontiguousarray(packed).view("<u4")
+    return np.ascontiguousarray(machine_words.T).tobytes()
 
 
 def _packed(values: UInt32s, lanes: int) -> bytes:
@@ -226,7 +226,7 @@ class _Reader:
         self._at += size
         return found
 
-    def words(self, count: int) -> UInt32s:
+    def uint32s(self, count: int) -> UInt32s:
         return np.frombuffer(self.take(4 * count), np.uint32)
 
     def varints(self, count: int) -> UInt32s:
@@ -249,9 +249,9 @@ class _Reader:
     def _bits(self, width: int, lanes: int) -> UInt32s:
         if width > 32:
             raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, index=self._index)
-        words = np.frombuffer(self.take(width * lanes * 4), "<u4").reshape(width, lanes)
+        machine_words = np.frombuffer(self.take(width * lanes * 4), "<u4").reshape(width, lanes)
         bits = np.unpackbits(
-            np.ascontiguousarray(words.T).view(np.uint8).reshape(lanes, -1),
+            np.ascontiguousarray(machine_words.T).view(np.uint8).reshape(lanes, -1),
             axis=1,
             bitorder="little",
         ).reshape(lanes, 32, width)

@@ -54,20 +54,20 @@ def order_suffixes(text: Bytes) -> Int32s:
             return order.astype(np.int32)
 
 
-def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
+def rank_bits(bit_words: UInt64s, starts: Int64s) -> UInt32s:
     """Return the number of set bits before each word of each node, and in the whole node."""
     kernel = "rank_bits"
-    own = _SET_BITS[words.view(np.uint8).reshape(-1, 8)].sum(axis=1)
+    own = _SET_BITS[bit_words.view(np.uint8).reshape(-1, 8)].sum(axis=1)
     parts = []
     for node, (first, end) in enumerate(
         zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
     ):
-        if not 0 <= first <= end <= len(words):
+        if not 0 <= first <= end <= len(bit_words):
             raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=node)
         if end - first > _NODE_WORDS_MAX:
             raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=node)
         parts.append(np.append(0, np.cumsum(own[first:end])))
-    if sum(map(len, parts)) != len(words) + len(starts) - 1:
+    if sum(map(len, parts)) != len(bit_words) + len(starts) - 1:
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=0)
     return np.concatenate([np.empty(0, np.uint32), *parts]).astype(np.uint32)
 
@@ -146,9 +146,9 @@ def _links(tree: WaveletTree, kernel: str) -> _Links:
         or len(tree.starts) != nodes + 1
         or len(tree.children) != 2 * nodes
         or len(counts) != 257
-        or len(tree.ranks) != len(tree.words) + nodes
+        or len(tree.ranks) != len(tree.bit_words) + nodes
         or tree.starts[0] != 0
-        or tree.starts[-1] != len(tree.words)
+        or tree.starts[-1] != len(tree.bit_words)
         or counts[0] != 0
         or np.any(np.diff(counts) < 0)
     ):
@@ -178,11 +178,11 @@ def _links(tree: WaveletTree, kernel: str) -> _Links:
 
 def _ones(tree: WaveletTree, nodes: Int64s, positions: Int64s) -> Int64s:
     """Return the number of set bits of nodes before positions."""
-    words = tree.starts[nodes] + positions // 64
-    found: Int64s = tree.ranks[words + nodes].astype(np.int64)
+    word_indices = tree.starts[nodes] + positions // 64
+    found: Int64s = tree.ranks[word_indices + nodes].astype(np.int64)
     inside = positions % 64 > 0
     masks = (np.uint64(1) << (positions[inside] % 64).astype(np.uint64)) - np.uint64(1)
-    parts = np.ascontiguousarray(tree.words[words[inside]] & masks)
+    parts = np.ascontiguousarray(tree.bit_words[word_indices[inside]] & masks)
     found[inside] += _SET_BITS[parts.view(np.uint8).reshape(-1, 8)].sum(axis=1)
     return found
 
@@ -196,7 +196,7 @@ def _step(tree: WaveletTree, rows: Int64s, kernel: str) -> tuple[Int64s, Bytes]:
         outside = position >= tree.bits[node]
         if outside.any():
             raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(going[outside.argmax()]))
-        word = tree.words[tree.starts[node] + position // 64]
+        word = tree.bit_words[tree.starts[node] + position // 64]
         is_second = (word >> (position % 64).astype(np.uint64) & np.uint64(1)).astype(np.int64)
         ones = _ones(tree, node, position)
         positions[going] = np.where(is_second == 1, ones, position - ones)

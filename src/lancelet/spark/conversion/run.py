@@ -56,7 +56,7 @@ Rows = ParquetFolder | DeltaFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ImportTask:
     """Files of a source that one task reads."""
 
     source: Rows
@@ -141,8 +141,8 @@ def _import(
     schema = folder.schema()
     plan = _plan(table, schema, mode, options)
     groups = grouped(folder.sizes(), itemgetter(1), bytes_per_task)
-    pieces = [Piece(folder, tuple(path for path, _ in group), schema) for group in groups]
-    parts = job.run("convert", partial(import_piece, plan), pieces)
+    tasks = [ImportTask(folder, tuple(path for path, _ in group), schema) for group in groups]
+    parts = job.run("convert", partial(import_files, plan), tasks)
     fragments = tuple(fragment for part in parts for fragment in part)
     settings = write_settings(table, options)
     how = Publication(mode == "overwrite", settings.stable_row_ids, settings.message)
@@ -150,9 +150,9 @@ def _import(
     return Finished(published.version, job.report.work.rows, job.report)
 
 
-def import_piece(plan: FilePlan, piece: Piece) -> Done[tuple[Fragment, ...]]:
+def import_files(plan: FilePlan, task: ImportTask) -> Done[tuple[Fragment, ...]]:
     """Write the rows of some files."""
-    fragments = write_task(plan, piece.source.read(piece.paths, piece.schema))
+    fragments = write_task(plan, task.source.read(task.paths, task.schema))
     return Done(fragments, sum(fragment.physical_rows for fragment in fragments))
 
 

@@ -205,8 +205,8 @@ def _identifiers(
 
 def row_columns(source: Source) -> list[str]:
     """Return the row columns, such as `_rowid`, that the text names."""
-    words = {token.text.lower() for token in source.tokens}
-    return [name for name in ROW_FIELDS if name in words]
+    texts = {token.text.lower() for token in source.tokens}
+    return [name for name in ROW_FIELDS if name in texts]
 
 
 def analyse(
@@ -227,8 +227,8 @@ def analyse(
     starred = set(_starred(tree, nodes))
     # A name in Spark may be a keyword of the parser. Tokens of the text count as names
     #     # if the tree has no such identifier.
-    words = {each for token in source.tokens for each in _spellings(token.text)}
-    unclear = words - (_identifiers(tree) - _NO_NAMES)
+    names = {each for token in source.tokens for each in _spellings(token.text)}
+    unclear = names - (_identifiers(tree) - _NO_NAMES)
     is_stable = not any(token.word in _UNSTABLE for token in source.tokens)
     uses: dict[str, Use] = {}
     for name, table in tables.items():
@@ -282,10 +282,10 @@ def _spellings(text: str) -> Iterator[str]:
 
 def _is_unclear(source: Source, tree: exp.Query) -> bool:
     """Return whether the text can refer to columns without naming them."""
-    words = [token.word for token in source.tokens]
+    token_words = [token.word for token in source.tokens]
     calls_names = any(
         word == "IDENTIFIER" and after.kind == "L_PAREN"
-        for word, after in zip(words, source.tokens[1:], strict=False)
+        for word, after in zip(token_words, source.tokens[1:], strict=False)
     )
     pipes = any(
         one.kind == "PIPE" and two.kind == "GT" and one.stop == two.start

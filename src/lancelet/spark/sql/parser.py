@@ -31,28 +31,29 @@ class StatementParser:
         """The offset of the next token in the text."""
         return self.source.text.__len__() if self.token is None else self.token.start
 
-    def at(self, *words: str) -> bool:
-        """Return whether these upper-case words are the next tokens."""
-        ahead = self.source.tokens[self.number : self.number + len(words)]
-        return len(ahead) == len(words) and all(
-            word in {token.word, token.kind} for word, token in zip(words, ahead, strict=True)
+    def at(self, *keywords: str) -> bool:
+        """Return whether these upper-case keywords are the next tokens."""
+        ahead = self.source.tokens[self.number : self.number + len(keywords)]
+        return len(ahead) == len(keywords) and all(
+            keyword in {token.word, token.kind}
+            for keyword, token in zip(keywords, ahead, strict=True)
         )
 
-    def take(self, *words: str) -> bool:
-        """Consume these words if they are the next tokens; return whether they were."""
-        if not self.at(*words):
+    def take(self, *keywords: str) -> bool:
+        """Consume these keywords if they are the next tokens; return whether they were."""
+        if not self.at(*keywords):
             return False
-        self.number += len(words)
+        self.number += len(keywords)
         return True
 
-    def take_any(self, *words: str) -> str | None:
-        """Consume and return the next token if it is one of these words."""
-        return next((word for word in words if self.take(word)), None)
+    def take_any(self, *keywords: str) -> str | None:
+        """Consume and return the next token if it is one of these keywords."""
+        return next((keyword for keyword in keywords if self.take(keyword)), None)
 
-    def need(self, *words: str) -> None:
-        """Consume these words; raise if they are not the next tokens."""
-        if not self.take(*words):
-            self.fail(f"expected {' '.join(words)}")
+    def need(self, *keywords: str) -> None:
+        """Consume these keywords; raise if they are not the next tokens."""
+        if not self.take(*keywords):
+            self.fail(f"expected {' '.join(keywords)}")
 
     def fail(self, message: str, **facts: Any) -> NoReturn:
         """Raise an error that points to the next token."""

@@ -38,7 +38,7 @@ class Level(IntEnum):
             return Level[level.upper()] if isinstance(level, str) else Level(level)
         except (KeyError, ValueError):
             names = [level_.name.lower() for level_ in Level]
-            raise InvalidInputError("unknown check level", level=level, known=names) from None
+            raise InvalidInputError("unknown check level", level=level, expected=names) from None
 
 
 class Severity(Enum):

@@ -64,7 +64,7 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
             delete_concurrency=_setting(config, "delete_concurrency", _count),
         )
         return cleanup_old_versions(snapshot, policy)
-    except Exception as error:  # noqa: BLE001 - an error would say that the commit failed
+    except Exception as error:  # noqa: BLE001 - an error would suggest that the commit failed
         kind = "" if isinstance(error, LanceletError) else f"{type(error).__name__}: "
         warnings.warn(
             (

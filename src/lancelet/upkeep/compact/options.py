@@ -104,7 +104,7 @@ class CompactionOptions:
         unknown = sorted(set(arguments) - supported)
         if unknown:
             raise InvalidInputError(
-                f"Invalid compaction option: {unknown[0]}", known=sorted(supported)
+                f"Invalid compaction option: {unknown[0]}", expected=sorted(supported)
             )
         configured = {
             key.removeprefix(CONFIG_PREFIX): _parse_text(key, value)
@@ -144,7 +144,7 @@ def _parse_mode(mode: CompactionMode | str | None) -> CompactionMode | None:
         return CompactionMode(mode)
     except ValueError:
         modes = [member.value for member in CompactionMode]
-        raise InvalidInputError(f'Invalid compaction mode "{mode}"', known=modes) from None
+        raise InvalidInputError(f'Invalid compaction mode "{mode}"', expected=modes) from None
 
 
 def _parse_text(key: str, text: str) -> Any:

@@ -367,7 +367,7 @@ def _open_sources(
         raise UnsupportedError(
             "pages cannot be copied: the files have another version than new files",
             found=sources[0].version.value,
-            wanted=new_version.value,
+            requested=new_version.value,
         )
     return sources
 
@@ -382,6 +382,6 @@ def new_file_version(snapshot: Snapshot, options: CompactionOptions) -> FileVers
         raise InvalidInputError(
             "a table cannot combine files of version 0.1 and later versions; write another table",
             table=table_version.value,
-            wanted=requested.value,
+            requested=requested.value,
         )
     return requested

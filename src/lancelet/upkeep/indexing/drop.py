@@ -31,5 +31,5 @@ def find_segments(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:
     if not segments:
         names = sorted({index.name for index in snapshot.indices.indices})
         hint = similar_names(name, names)
-        raise UnknownIndexError(f"Lance index not found{hint}", name=name, known=names)
+        raise UnknownIndexError(f"Lance index not found{hint}", name=name, available=names)
     return segments

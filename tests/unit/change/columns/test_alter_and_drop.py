@@ -52,7 +52,7 @@ def test_columns_with_nulls_cannot_forbid_them(dataset, path):
 
 
 @pytest.mark.parametrize("path", ["s.`y.z`", "l.item"])
-def test_what_is_null_around_a_column_is_no_null_of_its_own(dataset, path):
+def test_nulls_of_parents_are_not_nulls_of_the_column(dataset, path):
     dataset.alter_columns({"path": path, "nullable": False})
     assert dataset.to_table().to_pylist() == ROWS.to_pylist()
     assert lance.dataset(dataset.uri).to_table().to_pylist() == ROWS.to_pylist()
@@ -91,7 +91,7 @@ def test_rows_with_nulls_cannot_slip_in_while_nulls_are_forbidden(dataset):
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_as_the_reference_does(dataset, alteration):
+def test_invalid_arguments_raise_the_errors_of_the_reference(dataset, alteration):
     with pytest.raises(OSError, match=r".") as ours:
         dataset.alter_columns(alteration)
     assert isinstance(ours.value, ValueError)
@@ -141,7 +141,7 @@ def test_indices_follow_renames_forbid_casts_and_go_with_their_columns(tmp_path)
 
 
 @pytest.mark.parametrize("version", ["2.2", "2.1"])
-def test_what_is_stored_as_a_whole_is_cast_as_a_whole(tmp_path, version):
+def test_columns_stored_as_one_value_are_cast_as_one_value(tmp_path, version):
     packed = pa.field(
         "p",
         pa.struct([("x", pa.int64()), ("y", pa.int64())]),
@@ -169,7 +169,7 @@ def test_what_is_stored_as_a_whole_is_cast_as_a_whole(tmp_path, version):
     assert found.schema.field("p").type.field("x").type == pa.int32()
 
 
-def test_blobs_are_not_rewritten_for_what_lies_beside_them(tmp_path):
+def test_blobs_are_not_rewritten_for_changes_of_sibling_fields(tmp_path):
     blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     rows = pa.table(
         {"s": [{"x": 1, "b": b"data"}]},

@@ -74,7 +74,7 @@ def test_files_before_2_1_hold_structs_as_a_whole(version):
         grown(("s", pa.struct([("y", pa.int8())])), version=version)
 
 
-def test_only_what_is_new_decides_whether_rows_of_others_still_fit():
+def test_only_new_columns_determine_the_fit_of_concurrent_rows():
     assert keeps_nullability(grown(("s", pa.struct([("y", pa.int8())]))).added, SCHEMA)
     required = pa.field("b", pa.int8(), nullable=False)
     assert not keeps_nullability(grown(required).added, SCHEMA)

@@ -54,7 +54,7 @@ def test_after_an_append_only_its_rows_are_computed(dataset):
     assert len(data_files(dataset)) == 6
 
 
-def test_rows_deleted_meanwhile_stay_deleted_and_nothing_is_computed_anew(dataset):
+def test_concurrently_deleted_rows_stay_deleted_without_recomputation(dataset):
     other = lancelet.dataset(dataset.uri)
     seen = Seen(lambda: other.delete("a = 2"))
     dataset.add_columns(seen.udf())
@@ -131,7 +131,7 @@ def test_streams_must_have_a_row_for_each_row(dataset, values, message):
         lambda batch: pa.record_batch({"n": batch["b"]}),
     ],
 )
-def test_functions_must_return_what_they_are_said_to(dataset, result):
+def test_functions_must_return_the_declared_columns(dataset, result):
     with pytest.raises(OSError, match="function"):
         dataset.add_columns(lancelet.batch_udf(pa.schema([("n", pa.int64())]))(result))
     assert len(data_files(dataset)) == 2
@@ -240,6 +240,6 @@ def test_files_of_0_1_do_not_lose_nulls_in_silence(tmp_path, kind):
 
 
 @pytest.mark.parametrize("transforms", [3, {"n": 1}, {1: "n"}, object()])
-def test_what_makes_no_columns_is_a_type_error(dataset, transforms):
+def test_invalid_column_sources_are_type_errors(dataset, transforms):
     with pytest.raises(TypeError):
         dataset.add_columns(transforms)

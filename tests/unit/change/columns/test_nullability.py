@@ -46,7 +46,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 5)), min
 
 
 @given(ROWS, st.sampled_from(sorted(EXPRESSIONS)))
-def test_what_is_never_null_is_never_null(rows, text):
+def test_required_columns_have_no_nulls(rows, text):
     expression = compile_value(text, SCHEMA).expression
     assert may_be_null(expression, SCHEMA) == EXPRESSIONS[text]
     batch = pa.RecordBatch.from_pylist(
@@ -91,7 +91,7 @@ def test_a_new_required_column_conflicts_with_appended_rows(tmp_path):
     ],
     ids=str,
 )
-def test_a_column_of_nulls_may_hold_what_is_never_null(tmp_path, kind):
+def test_a_column_of_nulls_may_have_required_fields(tmp_path, kind):
     for module in (lancelet, lance):
         uri = str(tmp_path / module.__name__)
         dataset = module.write_dataset(pa.table({"k": [1], "s": [{"q": 2}]}), uri)

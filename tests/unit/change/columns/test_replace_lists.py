@@ -47,7 +47,7 @@ def test_lists_that_a_partial_merge_rewrote_in_place_are_found(tmp_path):
     assert list(dataset.check()) == []
 
 
-def test_an_index_built_beside_a_replacement_does_not_answer_for_it(tmp_path):
+def test_an_index_built_during_a_replacement_does_not_cover_it(tmp_path):
     dataset = lancelet.write_dataset(ROWS, tmp_path / "b", max_rows_per_file=2)
     other = lancelet.dataset(dataset.uri)
     dataset.replace_columns({1: pa.table({"tags": pa.array([[7], [2]], LISTS)})})

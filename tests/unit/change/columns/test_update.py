@@ -20,7 +20,7 @@ from lancelet.change.lossless import LossyConversionError
         ({"a": ["x"], "b": ["x"]}, "type mismatch"),
     ],
 )
-def test_what_cannot_be_updated_is_named(tmp_path, given, message):
+def test_input_that_cannot_be_updated_is_named(tmp_path, given, message):
     dataset = lancelet.write_dataset(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path)
     with pytest.raises(ColumnError, match=message):
         dataset.get_fragment(0).update_columns(pa.table(given), left_on="a")

@@ -122,7 +122,7 @@ def test_texts_do_not_run_into_each_other():
     assert KeyIndex.build(keys).first_rows().tolist() == [0, 1]
 
 
-def test_keys_with_one_hash_are_told_apart_by_their_bytes(monkeypatch):
+def test_keys_with_equal_hashes_are_compared_by_their_bytes(monkeypatch):
     """Goal: a collision of 64-bit hashes is no match. Method: every key gets the same hash."""
     monkeypatch.setattr(
         key_index, "xxh64_many", lambda offsets, *_: np.full(len(offsets) - 1, 7, np.uint64)

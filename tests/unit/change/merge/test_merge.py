@@ -149,7 +149,7 @@ def test_a_merge_does_what_the_model_does(table, source, spec, columns, stable, 
 
 
 @given(table=ROWS, source=ROWS)
-def test_columns_patched_in_place_are_those_of_rows_written_anew(table, source):
+def test_columns_patched_in_place_equal_those_of_rewritten_rows(table, source):
     outcomes = []
     for mode in (RewriteMode.ROWS, RewriteMode.COLUMNS):
         dataset = table_of(table, stable=True)
@@ -315,7 +315,7 @@ def test_conditions_that_cannot_be_understood_are_refused(dataset):
         (lambda b: b.data_storage_version("2.1"), "another version"),
     ],
 )
-def test_what_cannot_be_done_in_place_is_refused(dataset, change, reason):
+def test_input_that_cannot_be_done_in_place_is_refused(dataset, change, reason):
     builder = dataset.merge_insert("k").when_matched_update_all().write_mode("rewrite_columns")
     with pytest.raises(OSError, match=reason):
         change(builder).execute(pa.table({"k": [1], "v": ["x"]}))
@@ -342,7 +342,7 @@ def test_a_dry_run_says_what_the_run_then_does(dataset):
     assert dataset.latest_version == 2
 
 
-def test_a_dry_run_names_who_stands_in_the_way(dataset):
+def test_a_dry_run_names_the_conflicting_rows(dataset):
     other = lancelet.dataset(dataset.uri)
     upsert(other).execute(source((50, "y", 2)))
     (conflict,) = upsert(dataset).execute(source((50, "z", 3)), dry_run=True).conflicts

@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
     limit=st.sampled_from([None, 0, 300, 10**6]),
     seed=st.integers(0, 99),
 )
-def test_rows_come_back_however_they_are_kept(sizes, limit, seed):
+def test_rows_are_read_back_from_memory_and_disk(sizes, limit, seed):
     with SourceRows.read(stream(sizes), memory_limit=limit) as rows:
         total = sum(sizes)
         assert rows.num_rows == total

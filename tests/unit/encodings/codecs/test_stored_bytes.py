@@ -293,7 +293,7 @@ def test_runs_whose_number_is_nowhere_stored_are_refused() -> None:
         (lambda: chunk(PackedStruct(), Fields((strings("a"),), 1)), "whole bytes"),
     ],
 )
-def test_what_a_codec_cannot_store_is_refused(encode, match: str) -> None:
+def test_values_unsupported_by_a_codec_are_refused(encode, match: str) -> None:
     with pytest.raises((InvalidInputError, UnsupportedError), match=match):
         encode()
 

@@ -51,7 +51,7 @@ def test_another_value_is_noticed(array):
     assert constant_value(block_from_arrow(array)) is None
 
 
-def test_a_string_is_kept_as_its_arrow_buffers():
+def test_a_string_is_stored_as_its_arrow_buffers():
     value = constant_value(block_from_arrow(pa.array(["abc"] * 2)))
     assert build_value(value).tobytes() == (b"\2\0\0\0\x08\0\0\0\3\0\0\0\0\0\0\0\3\0\0\0abc")
 

@@ -153,7 +153,7 @@ def test_a_full_column_has_no_levels():
     assert leaf.num_entries == 2
 
 
-def test_what_lies_behind_null_lists_is_left_behind():
+def test_items_of_null_lists_are_not_stored():
     items = pa.array([1, 2, 3, 4], pa.int32())
     mask = pa.array([False, True, False])
     array = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), items, mask=mask)
@@ -172,7 +172,7 @@ def test_lists_under_a_null_struct_are_left_behind():
     assert there_and_back(array).to_pylist() == [{"l": [1]}, None, {"l": [4]}]
 
 
-def test_what_lies_under_a_null_struct_may_be_null_too():
+def test_fields_of_a_null_struct_may_be_null():
     """The reference takes values of a layer without nulls to be valid, whatever is around them."""
     inner = pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])
     outer = pa.StructArray.from_arrays([inner], ["s"], mask=pa.array([False, True, False]))

@@ -91,7 +91,7 @@ def place(words, *, num_values, data_bytes, has_large_chunks):
     logarithm=st.integers(0, 12), chunks=st.integers(1, 6), rest=st.integers(1, 4096),
     is_large=st.booleans(), words=st.integers(1, 4096),
 )  # fmt: skip
-def test_words_tell_positions_and_values(logarithm, chunks, rest, is_large, words):
+def test_words_contain_positions_and_values(logarithm, chunks, rest, is_large, words):
     counts = np.full(chunks, 1 << logarithm, np.int64)
     counts[-1] = rest
     chunk_bytes = np.full(chunks, 8 * words, np.int64)

@@ -30,7 +30,7 @@ PACKED = {"lance-encoding:packed": "true"}
         (pa.array(["x"]), {"lance-encoding:blob": "true"}, "column='x'"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_by_column_and_version(
+def test_input_that_cannot_be_stored_is_refused_by_column_and_version(
     store, array, metadata, since
 ) -> None:
     with pytest.raises(UnsupportedError, match=since) as raised:

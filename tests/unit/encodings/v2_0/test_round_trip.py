@@ -141,7 +141,7 @@ def test_dictionary_columns_keep_their_values(store, keys, values, key_type) -> 
     assert read.null_count == sum(value is None for value in array.to_pylist())
 
 
-def test_a_dictionary_is_kept_for_the_next_read(store) -> None:
+def test_a_dictionary_is_cached_for_the_next_read(store) -> None:
     kept = {}
 
     class Everything:

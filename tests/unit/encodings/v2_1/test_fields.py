@@ -112,7 +112,7 @@ def check_reads(file, array):
 
 
 @pytest.mark.parametrize(("version", "name"), CASES, ids=lambda x: getattr(x, "value", x))
-def test_what_is_encoded_reads_back(version, name):
+def test_encoded_values_are_read_back(version, name):
     check_reads(field_file(ARRAYS[name], version), ARRAYS[name])
 
 
@@ -121,11 +121,11 @@ def test_a_read_takes_at_most_two_rounds_and_one_with_a_memo(version, name):
     file = field_file(ARRAYS[name], version)
     rows = RowIndices(np.array([1, 50, 99]))
     file.read(rows)
-    assert file.rounds <= 2
+    assert file.num_rounds <= 2
     has_row_index = name in ("long strings", "lists of long strings", "lists of vectors")
-    file.rounds = 0
+    file.num_rounds = 0
     file.read(rows)
-    assert file.rounds <= (2 if has_row_index else 1)
+    assert file.num_rounds <= (2 if has_row_index else 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -211,7 +211,7 @@ def test_no_rows_are_read_without_a_request():
     file = field_file(ARRAYS["lists"], FileVersion.V2_2)
     assert len(file.read(RowRange(7, 7))) == 0
     assert len(file.read(RowIndices(np.empty(0, np.int64)))) == 0
-    assert file.rounds == 0
+    assert file.num_rounds == 0
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_some_leaves_of_a_struct_read_alone():
     assert found == [row and {"y": row["y"]} for row in array[:10].to_pylist()]
 
 
-def test_pages_report_what_was_chosen():
+def test_pages_report_the_chosen_encoding():
     array = ARRAYS["structs"]
     file = field_file(array, FileVersion.V2_2)
     pages = v2_1.encode_field(array, file.field, FileVersion.V2_2, blobs=None)

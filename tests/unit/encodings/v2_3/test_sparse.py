@@ -137,9 +137,9 @@ def test_sparse_pages_read_back(name, kind):
 def test_a_sparse_page_takes_two_rounds_and_then_one():
     file = sparse_file(ARRAYS["lists of structs"])
     file.read(RowRange(0, 10))
-    assert file.rounds == 2
+    assert file.num_rounds == 2
     file.read(RowRange(50, 60))
-    assert file.rounds == 3
+    assert file.num_rounds == 3
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_sparse_page_takes_two_rounds_and_then_one():
     ],
     ids=lambda array: str(array.type),
 )
-def test_what_2_3_writes_it_reads(array):
+def test_version_2_3_round_trips(array):
     check_reads(field_file(array, V), array)
 
 
@@ -264,9 +264,9 @@ def test_zipped_values_of_another_number_are_corrupt():
 def test_indices_are_read_once():
     file = sparse_file(ARRAYS["ints"], "indexed")
     file.read(RowRange(0, 10))
-    assert file.rounds == 2
+    assert file.num_rounds == 2
     file.read(RowRange(50, 60))
-    assert file.rounds == 3
+    assert file.num_rounds == 3
 
 
 @pytest.mark.parametrize("index", [4, 0xFFFFFFFF])

@@ -277,7 +277,7 @@ class RefusingStore(MemoryStore):
         (pa.dictionary(pa.int8(), pa.bool_()), "x"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_before_a_byte(data_type, column) -> None:
+def test_input_that_cannot_be_stored_is_refused_before_a_byte(data_type, column) -> None:
     schema = Schema.from_arrow(pa.schema([("x", data_type)]))
     with pytest.raises(UnsupportedError, match=f"column='{column}'"):
         create_file(RefusingStore(), PATH, schema)

@@ -39,7 +39,7 @@ DOCUMENTS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_si
 
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=2))
-def test_occurrences_are_what_was_written(tokens):
+def test_occurrences_round_trip(tokens):
     sizes = [len(documents) for documents in tokens]
     flat = [sorted(document) for documents in tokens for document in documents]
     postings = Postings(

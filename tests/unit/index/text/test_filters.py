@@ -8,7 +8,7 @@ from lancelet.index.text.options import TextOptions
 
 
 @pytest.mark.parametrize("word", ["dog", "die", "sale", "unseren", "von", "the", "der", "los"])
-def test_words_that_say_much_in_another_language_are_kept_where_it_is_not_known(word: str) -> None:
+def test_ambiguous_stop_words_are_retained_if_the_language_is_unknown(word: str) -> None:
     options = {"base_tokenizer": "icu", "stem": False, "language": "Danish"}
     theirs = [token.text for token in lance.tokenize(word, **options)]
     ours = token_filter(TextOptions.from_params(options))(word)

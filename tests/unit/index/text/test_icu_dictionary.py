@@ -143,7 +143,7 @@ def test_words_of_units_are_read_as_written(words, value):
 
 
 @pytest.mark.parametrize("is_units", [False, True])
-def test_ways_far_apart_are_found(is_units):
+def test_distant_paths_are_found(is_units):
     words = {
         chr(BASE + first) + chr(BASE + second) * 48 + chr(BASE + first)
         for first in range(1, 41)

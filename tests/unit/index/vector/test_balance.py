@@ -35,7 +35,7 @@ def nearest(dataset, query, **options):
     return dataset.to_table(columns=["id"], nearest=wanted)["id"].to_pylist()
 
 
-def assert_sound(path, metric):
+def assert_valid(path, metric):
     dataset = lancelet.dataset(path)
     for seed in range(3):
         query = np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32) + seed * 4
@@ -63,14 +63,14 @@ def test_partitions_are_split_and_joined(tmp_path, kind, metric, stable):
     assert sum(found) == 3300
     assert len(found) > 4
     assert max(found) <= 4 * 300
-    assert_sound(path, metric)
+    assert_valid(path, metric)
     dataset.delete("id < 380")
     dataset.optimize.compact_files()
     dataset.insert(rows(5000, 10, around=8, seed=4))
     dataset.optimize.optimize_indices()
     left = sizes(lancelet.dataset(path))
     assert min(left) >= 75
-    assert_sound(path, metric)
+    assert_valid(path, metric)
 
 
 def test_partitions_that_were_asked_for_stay(tmp_path):

@@ -42,7 +42,7 @@ def test_each_partition_has_its_rows_in_order(sizes, partitions, run_bytes, seed
         assert stored == codes[places].tolist()
 
 
-def test_what_is_written_is_removed(tmp_path, monkeypatch):
+def test_temporary_files_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Spool(2, run_bytes=1) as spool:
         spool.add(np.arange(9, dtype=np.uint64), np.zeros(9, np.int64), {"code": np.ones((9, 2))})

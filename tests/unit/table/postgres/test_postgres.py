@@ -1,4 +1,4 @@
-"""Goal: PostgreSQL decides versions as the protocol says, whatever breaks meanwhile."""
+"""Goal: PostgreSQL decides versions according to the protocol under failures."""
 
 import itertools
 import pickle
@@ -85,7 +85,7 @@ def test_an_insert_without_an_answer_is_an_unknown_outcome(dsn):
     records.put_if_absent(table, RECORD)
 
 
-def test_what_the_database_refuses_is_a_storage_error(dsn):
+def test_database_errors_are_storage_errors(dsn):
     records = PostgresRecords(dsn)
     for call in (
         lambda: records.put_if_absent("t", replace(RECORD, version=1 << 70)),
@@ -120,7 +120,7 @@ def location_of(tmp_path, dsn):
     return TableLocation.open(str(tmp_path / next(NAMES)), options)
 
 
-def test_whoever_reads_next_finishes_what_a_dead_writer_began(tmp_path, dsn):
+def test_the_next_reader_finishes_the_commit_of_a_dead_writer(tmp_path, dsn):
     location = location_of(tmp_path, dsn)
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     stop = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "copy")

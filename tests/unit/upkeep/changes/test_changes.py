@@ -108,7 +108,7 @@ def test_changes_are_the_difference_of_any_two_versions(steps: list[tuple[str, i
         assert _fed(dataset.changes(begin, end, on="id")) == expected, (begin, end)
 
 
-def test_updates_to_the_same_values_are_told_by_row_ids_and_not_by_keys(tmp_path: Path) -> None:
+def test_updates_to_equal_values_are_detected_by_row_ids_and_not_by_keys(tmp_path: Path) -> None:
     dataset = lancelet.write_dataset(_rows([1, 2], 0), tmp_path, enable_stable_row_ids=True)
     dataset.update({"v": "0"}, where="id = 1")
     assert [kind for kind, *_ in _fed(dataset.changes(1))] == ["update"]
@@ -139,7 +139,7 @@ def test_columns_that_were_added_are_an_update_where_rows_record_it(tmp_path: Pa
     assert _fed(plain.changes(1)) == []
 
 
-def test_without_stable_row_ids_appends_and_deletes_are_told(tmp_path: Path) -> None:
+def test_without_stable_row_ids_appends_and_deletes_are_reported(tmp_path: Path) -> None:
     dataset = lancelet.write_dataset(_rows([1, 2, 3], 0), tmp_path)
     dataset = lancelet.write_dataset(_rows([4], 0), dataset, mode="append")
     dataset.delete("id = 2")
@@ -235,7 +235,7 @@ def test_versions_that_are_gone_are_an_error(tmp_path: Path) -> None:
         dataset.delta(2).get_inserted_rows()
 
 
-def test_changes_can_be_told_by_time_and_tag(tmp_path: Path) -> None:
+def test_changes_are_selected_by_time_and_tag(tmp_path: Path) -> None:
     dataset = lancelet.write_dataset(_rows([1, 2], 0), tmp_path, enable_stable_row_ids=True)
     committed = dataset.get_version()["timestamp"]
     dataset.delete("id = 1")

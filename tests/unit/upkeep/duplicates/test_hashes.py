@@ -36,7 +36,7 @@ def clusters_by_hand(words, numbers, bits_max):
     st.integers(0, 3),
     st.randoms(use_true_random=False),
 )
-def test_clusters_are_what_pairs_connect(rows, bits_max, random):
+def test_clusters_are_the_connected_components_of_pairs(rows, bits_max, random):
     words = np.array(rows, np.uint64)
     numbers = list(range(100, 100 + len(rows)))
     random.shuffle(numbers)

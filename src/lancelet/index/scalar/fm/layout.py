@@ -290,7 +290,9 @@ def _blocks(tree: WaveletTree, node: int) -> pa.Table:
     """Return the rows of a node: its bits in blocks, and the rank before each block."""
     start, stop = int(tree.starts[node]), int(tree.starts[node + 1])
     firsts = np.arange(start, stop, _BLOCK_UINT64S) if stop > start else np.array([start])
-    blocks = [tree.words[first : min(first + _BLOCK_UINT64S, stop)] for first in firsts.tolist()]
+    blocks = [
+        tree.bit_words[first : min(first + _BLOCK_UINT64S, stop)] for first in firsts.tolist()
+    ]
     return _rows(node, blocks, tree.ranks[firsts + node], int(tree.bits[node]))
 
 

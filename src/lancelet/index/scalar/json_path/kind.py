@@ -61,7 +61,7 @@ class JsonPath(ScalarKind[Segment]):
             raise UnsupportedError(
                 "unsupported target of a JSON index",
                 found=target_name,
-                known=sorted(self._targets),
+                expected=sorted(self._targets),
             )
         return JsonPathTo(target, path)
 

@@ -228,7 +228,7 @@ class Settings:
             raise InvalidInputError(
                 "invalid MinHash LSH index params: unknown field",
                 unknown=unknown,
-                known=sorted(supported),
+                expected=sorted(supported),
             )
         numbers = {name: value for name, value in parameters.items() if name != "tokenizer"}
         invalid = {name: value for name, value in numbers.items() if type(value) is not int}

@@ -183,7 +183,7 @@ class ProductCodes:
         code = codes["code"]
         if self.bits == _SMALL:
             code = np.stack([code & 15, code >> 4], axis=2).reshape(len(code), -1)
-        sub_vectors = [codebook[code[:, piece]] for piece, codebook in enumerate(self._codewords)]
+        sub_vectors = [codebook[code[:, number]] for number, codebook in enumerate(self._codewords)]
         decoded = np.concatenate(sub_vectors, axis=1).astype(np.float32)
         if self.metric is Metric.DOT:
             return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)

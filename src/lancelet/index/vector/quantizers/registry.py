@@ -40,7 +40,7 @@ def parse_quantizer(
 ) -> Quantizer:
     """Create the quantizer of an index kind from its storage metadata."""
     if name not in KINDS:
-        raise UnsupportedError("unknown vector index type", found=name[:50], known=list(KINDS))
+        raise UnsupportedError("unknown vector index type", found=name[:50], expected=list(KINDS))
     check_metric(name, metric)
     return _PARSERS[quantizer_name(name)](metadata, metric, columns)
 
