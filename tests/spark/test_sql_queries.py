@@ -21,7 +21,8 @@ import lancelet
 from lancelet import spark as ls
 from lancelet.errors import DatasetNotFoundError
 from lancelet.spark.sql import query, reading
-from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.query import plan_query
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, StatementError
 
 HERE = Path(__file__).resolve().parent
@@ -255,7 +256,7 @@ def test_values_and_frames_are_parameters(spark, table):
     assert [tuple(row) for row in found] == [("n4", "{x}{few}")] * 2
 
 
-def test_what_is_not_about_lance_goes_to_spark_as_it_is(spark):
+def test_statements_without_lance_tables_are_passed_to_spark(spark):
     assert one(ls.sql(spark, "SELECT '{' || :x || '}' /* lance.`/none` */", x="lance.`x`")) == (
         "{lance.`x`}"
     )
@@ -285,7 +286,7 @@ def test_queries_that_the_parser_does_not_know_run_all_the_same(spark, table):
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-def test_times_mean_what_they_mean_in_the_session(spark, tmp_path):
+def test_times_use_the_time_zone_of_the_session(spark, tmp_path):
     noon = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
     table = pa.table({"at": pa.array([noon], pa.timestamp("us", "UTC"))})
     lancelet.write_dataset(table, tmp_path / "times")
@@ -396,7 +397,7 @@ def test_extremes_come_from_statistics_of_files(spark, tmp_path, monkeypatch):
     assert tuple(ls.sql(spark, filtered).collect()[0]) == (2, "n08902")
 
 
-def test_what_the_driver_computed_is_left_as_it_is(spark, tmp_path, monkeypatch):
+def test_values_computed_by_the_driver_are_unchanged(spark, tmp_path, monkeypatch):
     """Spark has nothing to add where one row of each group is known."""
     uri = str(tmp_path / "t.lance")
     price = pa.array([decimal.Decimal(i) / 4 for i in range(12)], pa.decimal128(9, 2))

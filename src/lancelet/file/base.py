@@ -12,7 +12,7 @@ decoders.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
 from lancelet.errors import InvalidInputError
+from lancelet.file.zones import LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
 from lancelet.values import dataclass
@@ -85,6 +86,42 @@ class PageStatistics:
     def memory_bytes(self) -> int:
         """The approximate memory usage in bytes."""
         return 24 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
+
+
+class ZoneStatisticsReader(Protocol):
+    """Reads the statistics stored in a data file."""
+
+    @property
+    def reads(self) -> IoCounts:
+        """The requests and bytes read so far."""
+
+    def statistics(self, field: Field) -> ZoneStatistics | None:
+        """Return the zone statistics of a field, or None."""
+
+    def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
+        """Return the page statistics of a field, or None; `edges` are the first rows of pages."""
+
+
+class ZoneStatisticsWriter(Protocol):
+    """Collects the statistics of a data file while it is written."""
+
+    def bounds_of(
+        self,
+        fields: Sequence[Field],
+        arrays: Sequence[pa.Array],
+        first_rows: Sequence[int],
+        pages: Sequence[Mapping[int, Sequence[int]]],
+    ) -> list[list[LeafBounds]]:
+        """Return the statistics of each field, to be passed to `add`."""
+
+    def add(self, field: Field, bounds: Iterable[LeafBounds]) -> None:
+        """Add the statistics of the next values of a field."""
+
+    def has_zones(self, num_rows: int) -> bool:
+        """Return whether a file of `num_rows` rows has statistics."""
+
+    def finish(self, num_rows: int) -> bytes | None:
+        """Return the global buffer of the statistics, or None if the file has none."""
 
 
 @dataclass(frozen=True, slots=True)

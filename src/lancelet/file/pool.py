@@ -111,6 +111,13 @@ def map_ordered(
         wait(running)
 
 
+def tasks_ahead(num_tasks: int, *, waits: bool) -> int:
+    """Return how many tasks `map_ordered` starts before it needs their results."""
+    if CPU_THREADS == 1 or num_tasks < (2 if waits else PARALLEL_TASKS_MIN):
+        return 0
+    return min(num_tasks, 2 * (IO_THREADS if waits else CPU_THREADS))
+
+
 def submit(task: Callable[[], R]) -> Future[R]:
     """Submit a task to the decoding pool, or run it immediately in a worker thread."""
     if CPU_THREADS > 1 and not is_worker():

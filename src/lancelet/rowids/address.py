@@ -75,12 +75,15 @@ def distinct(addresses: UInt64s) -> UInt64s:
     low = addresses.min()
     span = int(addresses.max() - low) + 1
     if span > min(_SLOTS_PER_ROW * len(addresses), _SLOTS_MAX):
-        return np.unique(addresses)
+        ordered = np.sort(addresses)  # `np.unique` hashes, which is four times as slow
+        is_first = np.ones(len(ordered), np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+        return ordered[is_first]
     # For dense addresses, setting a mask is faster than sorting.
     mask = np.zeros(span, np.bool_)
     mask[addresses - low] = True
-    ordered: UInt64s = np.flatnonzero(mask).view(np.uint64) + low
-    return ordered
+    dense: UInt64s = np.flatnonzero(mask).view(np.uint64) + low
+    return dense
 
 
 def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:

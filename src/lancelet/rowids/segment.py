@@ -26,6 +26,7 @@ _HEAD_BYTES: Final = 24
 _HOLE_BYTES: Final = 4
 _ITEM_BYTES: Final = 2
 _ROWS_MAX: Final = 2**32
+_STOP_MAX: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def segment_of(values: UInt64s) -> Segment:
     if not (values[1:] > values[:-1]).all():
         return Numbers(values, is_sorted=False)
     start, stop = int(values[0]), int(values[-1]) + 1
+    if stop > _STOP_MAX:  # the end of a range is exclusive, and stored with 64 bits
+        return Numbers(values, is_sorted=True)
     span = stop - start
     if span == count:
         return Range(start, stop)

@@ -15,23 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
+from lancelet.errors import CorruptDataError, ObjectNotFoundError
+from lancelet.expr import expression as ex
 from lancelet.expr.expression import Expression
 from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
 from lancelet.scan.indexing.choose import ChosenPart, IndexLookup, Part, choose_parts, is_decided
 from lancelet.scan.indexing.search import Candidates, find_candidates
+from lancelet.scan.indexing.segments import warn_unusable
 from lancelet.scan.node_meter import READ, UNMETERED, NodeMeter, index_node
 from lancelet.scan.plan import ScanPlan, filter_steps
 from lancelet.scan.row_slices import (
     RowSlice,
     estimate_reads,
-    estimate_selectivity,
     estimate_slices,
     has_statistics,
     packed_reads,
     sample_slices,
 )
+from lancelet.scan.selectivity import selectivity
 from lancelet.values import cached_property, dataclass
 
 
@@ -48,6 +52,7 @@ class Estimate:
         return f"rows={self.rows}, {format_io(self.reads)}"
 
 
+_ZONE_KINDS: Final = frozenset({"ZONEMAP", "BLOOMFILTER"})
 NO_READS = Estimate(0, 0, IoCounts())
 
 
@@ -86,7 +91,13 @@ class RowEstimator:
     @cached_property
     def parts(self) -> Sequence[ChosenPart]:
         """The parts of the filter that indices answer."""
-        return choose_parts(self.plan) if self.filter_selects_rows else ()
+        if not self.filter_selects_rows:
+            return ()
+        try:
+            return choose_parts(self.plan)
+        except (ObjectNotFoundError, CorruptDataError) as error:
+            warn_unusable(self.plan.snapshot, error)
+            return ()
 
     @cached_property
     def slices(self) -> tuple[RowSlice, ...]:
@@ -97,12 +108,18 @@ class RowEstimator:
         if not self.filter_selects_rows:
             plan = replace(plan, steps=())
         with self.meter.within_index(READ):
-            return estimate_slices(plan, self._candidates, self.parts, self.retained_fields)
+            return self._before_limit(
+                estimate_slices(plan, self._candidates, self.parts, self.retained_fields)
+            )
+
+    def _before_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
+        """Return the slices that are examined until the limit is reached."""
+        return slices
 
     @cached_property
     def filter_fields(self) -> list[Field]:
         """The fields read by the filter, without parts that indices decide exactly."""
-        undecided = set(self._undecided)
+        undecided = set(self.undecided)
         conjuncts = [each for each in self.plan.conjuncts if each.expression in undecided]
         steps = filter_steps(self.plan.snapshot, conjuncts) if self.plan.is_filtered else ()
         return [field for step in steps for field in step.fields]
@@ -111,7 +128,21 @@ class RowEstimator:
     def rows_passing(self) -> float:
         """Estimated number of examined rows that pass the filter."""
         rows = float(sum(map(len, self.slices)))
-        return rows * estimate_selectivity(self._undecided) if self.plan.is_filtered else rows
+        return rows * self.share(self.undecided, self.slices) if self.plan.is_filtered else rows
+
+    def share(self, expressions: Iterable[Expression], slices: Sequence[RowSlice]) -> float:
+        """Return the estimated share of rows of slices that satisfy all expressions.
+
+        Rows that an index found pass its condition, unless the index only finds zones.
+        """
+        found = {
+            each
+            for part in self.parts
+            if _ZONE_KINDS.isdisjoint(kind for index in part.indices for kind in index.kinds)
+            for each in part.expressions
+        }
+        conjuncts = [part for each in expressions for part in _conjuncts(each)]
+        return selectivity([each for each in conjuncts if each not in found], slices)
 
     @property
     def stepwise_slices(self) -> tuple[RowSlice, ...]:
@@ -156,7 +187,7 @@ class RowEstimator:
         for row_slice in slices:
             reads += self.reads_at([row_slice], row_slice.eager_fields)
         slices = self.stepwise_slices
-        filtered = set(self._undecided if self.filter_selects_rows else ())
+        filtered = set(self.undecided if self.filter_selects_rows else ())
         read_ids: set[int] = set()
         output_ids = {field.id for field in fields}
         conjuncts = [each for each in self.plan.conjuncts if each.expression in filtered]
@@ -164,9 +195,8 @@ class RowEstimator:
             step_fields = [each for each in step.fields if each.id in output_ids - read_ids]
             read_ids.update(field.id for field in step_fields)
             reads += self.reads_at(slices, step_fields)
-            slices = sample_slices(
-                slices, -int(-sum(map(len, slices)) * estimate_selectivity([step.expression]) // 1)
-            )
+            rows_passing = sum(map(len, slices)) * self.share([step.expression], slices)
+            slices = sample_slices(slices, -int(-rows_passing // 1))
         reads += self.reads_at(slices, [field for field in fields if field.id not in read_ids])
         return Estimate(fragments, rows, reads)
 
@@ -205,11 +235,12 @@ class RowEstimator:
 
     def sample_passing(self, slices: Sequence[RowSlice]) -> tuple[RowSlice, ...]:
         """Return a sample of the estimated passing rows if the filter selects the rows."""
-        share = estimate_selectivity(self._undecided) if self.filter_selects_rows else 1.0
+        share = self.share(self.undecided, self.slices) if self.filter_selects_rows else 1.0
         return sample_slices(slices, int(sum(map(len, slices)) * share))
 
     @cached_property
-    def _undecided(self) -> list[Expression]:
+    def undecided(self) -> list[Expression]:
+        """The conjuncts that indices do not decide."""
         decided = {
             each for part in self.parts if is_decided(part.part) for each in part.expressions
         }
@@ -238,6 +269,10 @@ class RowEstimator:
             if not is_cached and has_statistics(self.plan, source):
                 reads += source.reader.statistics_reads(fields)
         return reads
+
+
+def _conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    return expression.operands if isinstance(expression, ex.And) else (expression,)
 
 
 def index_nodes(part: ChosenPart) -> tuple[str, ...]:

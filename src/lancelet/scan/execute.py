@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from lancelet import search as searches
 from lancelet.file.batches import rebatch
-from lancelet.scan.nodes.filter import count_matching
 from lancelet.scan.nodes.read import windows
-from lancelet.scan.operators import operator_of
+from lancelet.scan.operators import CountRows, operator_of
 from lancelet.scan.plan import ScanPlan
 from lancelet.scan.projection import without_columns
 
@@ -56,7 +55,7 @@ def count_rows(plan: ScanPlan) -> int:
         return 0
     if plan.is_filtered:
         with plan.snapshot.translating_missing_files():
-            total = count_matching(plan)
+            total = CountRows(plan).count()
     elif options.fragments is None and not options.with_deleted:
         total = plan.snapshot.num_rows
     else:

@@ -26,7 +26,7 @@ from lancelet.scan.execute import count_rows, execute
 from lancelet.scan.indexing.column_indices import column_indices, vector_indices
 from lancelet.scan.indexing.segments import index_loads
 from lancelet.scan.node_meter import READ, SORT, Measured, NodeMeter, new_meter
-from lancelet.scan.operators import INDEX_QUERY, Step, operator_of
+from lancelet.scan.operators import INDEX_QUERY, CountRows, Step, operator_of
 from lancelet.scan.plan import ScanPlan
 from lancelet.values import dataclass
 
@@ -63,8 +63,10 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
     meter = new_meter(plan.snapshot)
-    operator = operator_of(replace(plan, meter=meter), is_cold=True)
-    steps = operator.count_steps() if count_only else operator.steps(verbose=True)
+    metered_plan = replace(plan, meter=meter)
+    is_count = count_only and plan.is_filtered and plan.options.search is None
+    operator = (CountRows if is_count else operator_of)(metered_plan, is_cold=True)
+    steps = operator.steps(verbose=True)
     # Lookups of the estimation that repeat during execution are counted once.
     before.comparisons, before.cache_hits = loads.comparisons, loads.cache_hits
     cold = _cold(plan, meter)

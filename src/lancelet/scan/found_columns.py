@@ -11,21 +11,20 @@ If the table has a column with the same name, the name refers to the column of t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Final
 
 import pyarrow as pa
 
-from lancelet import search as searches
 from lancelet.expr.compile import ExpressionLike
 from lancelet.expr.expression import Column
 from lancelet.expr.traversal import columns_of
 from lancelet.format.schema import Schema
 from lancelet.scan.projection import OutputColumn, computed_column, scan_schema
-from lancelet.scan.scan_options import Columns
+from lancelet.scan.scan_options import Columns, SearchRequest
 from lancelet.values import dataclass
 
-if TYPE_CHECKING:
-    from lancelet.search.hits import Search
+QUERY_INDEX: Final = pa.field("query_index", pa.int32(), nullable=False)
+"""The output column with the query index of a batch search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +53,16 @@ class SplitColumns:
         return names | self.stored.keys() if isinstance(self.stored, Mapping) else names
 
 
-def added_columns(search: Search) -> tuple[pa.Field, ...]:
+def added_columns(search: SearchRequest) -> tuple[pa.Field, ...]:
     """Return the columns that a search adds to the table, scores last."""
     rank = search.element_field
     return (search.score_field,) if rank is None else (rank, search.score_field)
 
 
-def referable_columns(search: Search) -> tuple[pa.Field, ...]:
+def referable_columns(search: SearchRequest) -> tuple[pa.Field, ...]:
     """Return the columns of a search that expressions can refer to."""
     added = added_columns(search)
-    return (searches.hits.QUERY_INDEX, *added) if search.is_batch else added
+    return (QUERY_INDEX, *added) if search.is_batch else added
 
 
 def with_added(schema: Schema, added: Sequence[pa.Field]) -> pa.Schema:
@@ -75,7 +74,7 @@ def with_added(schema: Schema, added: Sequence[pa.Field]) -> pa.Schema:
 
 
 def split_columns(
-    schema: Schema, columns: Columns, search: Search, *, trailing: Collection[str]
+    schema: Schema, columns: Columns, search: SearchRequest, *, trailing: Collection[str]
 ) -> SplitColumns:
     """Split output columns into stored and search columns; `trailing` ones are appended last."""
     if columns is None:
@@ -86,7 +85,7 @@ def split_columns(
         return _split_computed(schema, columns, search)
     added = {each.name: each for each in added_columns(search)}
     # The query index always comes first.
-    automatic = {*trailing, searches.hits.QUERY_INDEX.name} if search.is_batch else set(trailing)
+    automatic = {*trailing, QUERY_INDEX.name} if search.is_batch else set(trailing)
     names = [each for each in dict.fromkeys(columns) if each in added]
     requested = [each for each in columns if each not in automatic]
     computed = tuple(_unchanged(requested.index(each), added[each]) for each in names)
@@ -94,7 +93,7 @@ def split_columns(
 
 
 def _split_computed(
-    schema: Schema, columns: Mapping[str, ExpressionLike], search: Search
+    schema: Schema, columns: Mapping[str, ExpressionLike], search: SearchRequest
 ) -> SplitColumns:
     added = referable_columns(search)
     added_names = {each.name for each in added}
@@ -122,7 +121,7 @@ def _unchanged(index: int, field: pa.Field) -> SearchColumn:
 
 
 def trailing_columns(
-    split: SplitColumns, search: Search, *, index: int, adds_scores: bool
+    split: SplitColumns, search: SearchRequest, *, index: int, adds_scores: bool
 ) -> tuple[SearchColumn, ...]:
     """Return search columns that are added without being requested, from an output index on."""
     requested = split.names

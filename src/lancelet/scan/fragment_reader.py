@@ -17,7 +17,6 @@ import pyarrow as pa
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
-from lancelet.expr.parts import Overlays, Piece, assemble, part_within
 from lancelet.expr.scan_types import read_as, scan_type
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
@@ -25,7 +24,9 @@ from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_byte
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.io.metered import IoCounts
+from lancelet.scan.field_parts import Piece, assemble, part_within
 from lancelet.scan.node_meter import plan_meter
+from lancelet.scan.overlays import Overlays
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 

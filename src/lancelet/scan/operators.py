@@ -2,6 +2,7 @@
 
     no filter      ReadRows      the rows within offset and limit
     filter         FilterRows    filter columns, then other columns of rows that pass
+    count          CountRows     filter columns, unless indices decide the filter
     order          SortRows      sort keys, then other columns in sorted order
     search         SearchRows    an index or all rows, then columns of the hits
 
@@ -24,15 +25,20 @@ from lancelet.io.metered import IoCounts
 from lancelet.scan.estimate import NO_READS, Estimate, RowEstimator, format_io, index_nodes
 from lancelet.scan.indexing.choose import render_part
 from lancelet.scan.indexing.first_rows import bound_of_first_rows
-from lancelet.scan.indexing.search import find_candidates
+from lancelet.scan.indexing.search import (
+    Candidates,
+    count_by_index,
+    find_candidates,
+    lookup_batches,
+)
 from lancelet.scan.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node
-from lancelet.scan.nodes.filter import filter_rows
+from lancelet.scan.nodes.filter import count_matching, filter_rows, split_batch
 from lancelet.scan.nodes.read import read_rows, windows
 from lancelet.scan.nodes.sort import plan_keys, sorted_batch_rows, sorted_rows
-from lancelet.scan.nodes.source import FragmentSource, sources
+from lancelet.scan.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.scan.plan import ScanPlan
-from lancelet.scan.row_slices import RowSlice, sample_slices
-from lancelet.search.hits import Search
+from lancelet.scan.row_slices import RowSlice, sample_slices, slices_before_limit
+from lancelet.search.hits import Search, search_of
 from lancelet.values import cached_property, dataclass
 
 INDEX_QUERY: Final = "ScalarIndexQuery:"
@@ -92,17 +98,6 @@ class Operator(RowEstimator, ABC):
         if verbose:
             version = f"Version: {plan.snapshot.version} of {plan.snapshot.num_rows} rows"
             steps.append(Step(version))
-        return steps
-
-    def count_steps(self) -> list[Step]:
-        """Return the steps to count rows; no rows are read if indices return exact sets."""
-        mask = find_candidates(self.plan, counts=True) if self.plan.is_filtered else None
-        if mask is None or mask.steps:
-            return self.steps(verbose=True)
-        text = f"CountFromMask: num_fragments={len(mask.covered)}"
-        steps = [Step(text, has_result_rows=True), *self._index_steps()]
-        if not mask.covered.issuperset(self.plan.snapshot.fragments.ids.tolist()):
-            steps.append(self._read_step())
         return steps
 
     def estimate_reads(self, fields: Sequence[Field]) -> Estimate:
@@ -206,16 +201,29 @@ class FilterRows(Operator):
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        rows, options = filter_rows(self.plan), self.plan.options
+        options = self.plan.options
+        rows = None if options.memory_limit is not None else lookup_batches(self.plan)
+        if rows is None:
+            rows = filter_rows(self.plan, self.parts)
+        else:
+            rows = (part for batch in rows for part in split_batch(batch, options.batch_size))
         is_all = not options.offset and options.limit is None
         return rows if is_all else _window(rows, options.offset, options.limit)
+
+    def _before_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
+        options = self.plan.options
+        if options.limit is None:
+            return slices
+        share = self.share(self.undecided, slices)
+        waits = waits_for_storage(self.plan.snapshot)
+        return slices_before_limit(slices, options.offset + options.limit, share, waits=waits)
 
     def _take(self) -> Estimate:
         if not self.late_fields:
             return NO_READS
         late_slices = self.stepwise_slices
         share = sum(map(len, late_slices)) / max(1, sum(map(len, self.slices)))
-        rows = rounded_up(self.rows_passing * share, self.plan.options.limit)
+        rows = rounded_up(self.rows_passing * share)
         return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=late_slices)
 
     def _own_steps(self) -> Iterator[Step]:
@@ -223,6 +231,31 @@ class FilterRows(Operator):
             yield from self._take_steps("stream of rows that match", self.take)
         yield from self._filter_steps()
         yield from self._index_steps()
+
+
+class CountRows(FilterRows):
+    """Counts the rows that pass the filter, without reading rows that indices decide."""
+
+    @cached_property
+    def candidates(self) -> Candidates | None:
+        """The rows that indices match, or None if they do not help."""
+        return find_candidates(self.plan, counts=True)
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        count = count_by_index(self.plan)
+        return count_matching(self.plan, self.candidates) if count is None else count
+
+    def steps(self, *, verbose: bool = False) -> list[Step]:
+        """Return the steps, last step first; no rows are read if indices return exact sets."""
+        found = self.candidates
+        if found is None or found.steps:
+            return super().steps(verbose=verbose)
+        text = f"CountFromMask: num_fragments={len(found.covered)}"
+        steps = [Step(text, has_result_rows=True), *self._index_steps()]
+        if not found.covered.issuperset(self.plan.snapshot.fragments.ids.tolist()):
+            steps.append(self._read_step())
+        return steps
 
 
 class SortRows(Operator):
@@ -289,9 +322,7 @@ class SearchRows(Operator):
 
     @cached_property
     def _search(self) -> Search:
-        search = self.plan.options.search
-        assert search is not None, "the plan has a search"
-        return search
+        return search_of(self.plan)
 
     @property
     def filter_selects_rows(self) -> bool:

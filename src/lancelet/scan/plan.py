@@ -22,11 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from lancelet import search as searches
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.expr.data_types import is_text
@@ -36,6 +35,7 @@ from lancelet.expr.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.expr.traversal import columns_of
 from lancelet.format.field import Field
 from lancelet.scan.found_columns import (
+    QUERY_INDEX,
     SearchColumn,
     added_columns,
     split_columns,
@@ -46,12 +46,9 @@ from lancelet.scan.node_meter import UNMETERED, PlanMeter, filter_node
 from lancelet.scan.projection import Projection, needed, project, scan_schema
 from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.row_mask import mask_expression
-from lancelet.scan.scan_options import Columns, ScanOptions
+from lancelet.scan.scan_options import Columns, ScanOptions, SearchRequest
 from lancelet.table.snapshot import Snapshot, cached_by_schema
 from lancelet.values import cached_property, dataclass
-
-if TYPE_CHECKING:
-    from lancelet.search.hits import Search
 
 T = TypeVar("T")
 
@@ -131,7 +128,7 @@ class ScanPlan:
         fields = list(self.projection.schema)
         for each in self.search_columns:
             fields.insert(each.index, each.column.field)
-        found = [searches.hits.QUERY_INDEX, *fields] if self.numbers_queries else fields
+        found = [QUERY_INDEX, *fields] if self.numbers_queries else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
 
 
@@ -191,13 +188,13 @@ def _columns_of(snapshot: Snapshot, options: ScanOptions, trailing: tuple[str, .
 
 
 def _columns_of_search(
-    snapshot: Snapshot, options: ScanOptions, search: Search, trailing: tuple[str, ...]
+    snapshot: Snapshot, options: ScanOptions, search: SearchRequest, trailing: tuple[str, ...]
 ) -> _Columns:
     split = split_columns(snapshot.schema, options.columns, search, trailing=trailing)
     projection = projection_of(snapshot, split.stored, trailing=trailing)
     index = len(projection.schema) - len(trailing) + len(split.computed)
     added = trailing_columns(split, search, index=index, adds_scores=options.adds_scores)
-    numbers_queries = search.is_batch and searches.hits.QUERY_INDEX.name not in split.names
+    numbers_queries = search.is_batch and QUERY_INDEX.name not in split.names
     return _Columns(projection, (*split.computed, *added), numbers_queries)
 
 

@@ -393,7 +393,7 @@ def _groups(
 ) -> Collection[_ZoneGroup]:
     groups: dict[bytes, _ZoneGroup] = {}
     for path in columns_of(expression):
-        leaf = _leaf(schema, path)
+        leaf = leaf_on_path(schema, path)
         for found in () if leaf is None else _statistics(reader, leaf):
             group = groups.setdefault(found.edges.tobytes(), _ZoneGroup(found.edges))
             group.columns[path] = _zones_of(found)
@@ -410,7 +410,8 @@ def _statistics(reader: FragmentReader, leaf: Field) -> Iterator[ZoneStatistics 
         yield pages
 
 
-def _leaf(schema: Schema, path: tuple[str, ...]) -> Field | None:
+def leaf_on_path(schema: Schema, path: tuple[str, ...]) -> Field | None:
+    """Return the leaf field on a path, or None."""
     try:
         found = schema.field_by_path(format_path(path))
     except FieldNotFoundError:  # a row column or a map key

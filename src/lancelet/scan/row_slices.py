@@ -9,15 +9,16 @@ Cached indices return the exact rows; the others estimate the number of matches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.expr import expression as ex
-from lancelet.expr.expression import Expression, Operator
+from lancelet.file.pool import tasks_ahead
 from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
 from lancelet.io.metered import IoCounts
@@ -27,14 +28,11 @@ from lancelet.scan.indexing.search import Candidates
 from lancelet.scan.nodes.filter import ranges_to_filter
 from lancelet.scan.nodes.pack import Pack, pack_tiny
 from lancelet.scan.nodes.source import FragmentSource, sources, waits_for_storage
-from lancelet.scan.plan import FilterStep, ScanPlan
+from lancelet.scan.plan import FilterStep, ScanPlan, filter_steps
 from lancelet.values import dataclass
 
 _SAMPLED_SLICES_MAX: Final = 16
 """Maximum number of slices of single rows whose reads are estimated; others are extrapolated."""
-_EQUALITY_SELECTIVITY: Final = 0.1
-_SELECTIVITY: Final = 1 / 3
-"""Default selectivity of a filter conjunct, as in other databases."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +46,10 @@ class RowSlice:
     rows: RowRange
     offsets: Int64s | None = None
     eager_fields: tuple[Field, ...] = ()
+    task_rows: int | None = None
+    """The number of rows per task; None if one task reads the slice."""
+    is_pruned: bool = False
+    """Whether the slice is a part of a fragment that statistics did not prune."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -60,7 +62,7 @@ class RowSlice:
         """
         if count >= len(self):
             return self
-        if self.offsets is None and len(self) < self.source.num_rows:
+        if self.is_pruned:
             first = self.rows.start + (len(self) - count) // 2
             return RowSlice(self.source, RowRange(first, first + count))
         positions = np.linspace(0, len(self) - 1, count).astype(np.int64)
@@ -83,6 +85,10 @@ def estimate_slices(
     chosen = list(sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted))
     covered = frozenset(candidates.covered) if candidates is not None else _covered(parts)
     estimated: list[RowSlice] = []
+    # Rows that indices select are not pruned by the statistics of other columns.
+    indexed = {each for part in parts for each in part.expressions}
+    conjuncts = [each for each in plan.conjuncts if each.expression in indexed]
+    indexed_steps = tuple(filter_steps(plan.snapshot, conjuncts)) if parts else ()
     for source in chosen:
         all_rows = RowRange(0, source.num_rows)
         if int(source.fragment.id) not in covered:
@@ -91,11 +97,13 @@ def estimate_slices(
         elif candidates is not None:
             slices += _candidate_slices(plan, source, candidates, output)
         elif has_statistics(plan, source):
-            estimated += _in_range(plan, source, all_rows, plan.steps, output)
+            estimated += _in_range(plan, source, all_rows, indexed_steps, output)
         else:
             estimated.append(RowSlice(source, all_rows))
     if estimated:
-        slices += sample_slices(estimated, min(part.estimate for part in parts))
+        num_rows = max(1, plan.snapshot.num_rows)
+        share = math.prod(min(1.0, part.estimate / num_rows) for part in parts)
+        slices += sample_slices(estimated, -int(-share * num_rows // 1))
     return tuple(slices)
 
 
@@ -120,7 +128,10 @@ def _in_range(
     """Yield the slices of a row range that statistics do not prune."""
     if len(within):
         for each in ranges_to_filter(plan, source, within, steps, output):
-            yield RowSlice(source, each.rows, eager_fields=each.eager_fields)
+            is_pruned = len(each.rows) < source.num_rows
+            yield RowSlice(
+                source, each.rows, None, each.eager_fields, each.task_rows, is_pruned=is_pruned
+            )
 
 
 def _candidate_slices(
@@ -141,6 +152,30 @@ def _candidate_slices(
         offsets = source.without_hidden(to_numbers(bitmap).astype(np.int64))
         if len(offsets):
             yield RowSlice(source, rows, offsets)
+
+
+def slices_before_limit(
+    slices: Sequence[RowSlice], limit: int, share: float, *, waits: bool
+) -> tuple[RowSlice, ...]:
+    """Return the slices whose tasks start before `limit` rows pass, if a `share` of rows passes.
+
+    Tasks run ahead of the results, so more rows are examined than the limit requires.
+    """
+    tasks = list(_tasks_of(slices))
+    rows_passed = np.cumsum([len(task) for task in tasks]) * share
+    needed = int(np.searchsorted(rows_passed, limit)) + 1
+    started = tasks[: needed + tasks_ahead(len(tasks), waits=waits)]
+    return tuple(slices) if len(started) == len(tasks) else tuple(started)
+
+
+def _tasks_of(slices: Iterable[RowSlice]) -> Iterator[RowSlice]:
+    for each in slices:
+        if each.offsets is not None or each.task_rows is None:
+            yield each
+            continue
+        for start in range(each.rows.start, each.rows.stop, each.task_rows):
+            rows = RowRange(start, min(start + each.task_rows, each.rows.stop))
+            yield replace(each, rows=rows)
 
 
 def sample_slices(slices: Sequence[RowSlice], count: int) -> tuple[RowSlice, ...]:
@@ -199,21 +234,6 @@ def packed_reads(plan: ScanPlan, slices: Sequence[RowSlice]) -> tuple[list[RowSl
         else:
             unpacked.append(by_source[source])
     return unpacked, read
-
-
-def estimate_selectivity(expressions: Iterable[Expression]) -> float:
-    """Return the estimated selectivity of a conjunction."""
-    selectivity = 1.0
-    for each in expressions:
-        selectivity *= _EQUALITY_SELECTIVITY if _is_equality(each) else _SELECTIVITY
-    return selectivity
-
-
-def _is_equality(expression: Expression) -> bool:
-    match expression:
-        case ex.Comparison(Operator.EQUAL, _, _):
-            return True
-    return False
 
 
 def _sum(counts: Iterable[IoCounts]) -> IoCounts:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
+
+import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.expr.compile import ExpressionLike
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.rowids.selection import RowMask
 from lancelet.values import dataclass
-
-if TYPE_CHECKING:
-    from lancelet.search.hits import Search
 
 Columns: TypeAlias = "tuple[str, ...] | Mapping[str, ExpressionLike] | None"
 """Column paths, or expressions by output name, or None for all columns."""
@@ -30,6 +29,22 @@ class Ordering:
     column: str
     ascending: bool = True
     nulls_first: bool = False
+
+
+class SearchRequest(Protocol):
+    """A search, as far as its output columns depend on it; see `lancelet.search.hits.Search`."""
+
+    @property
+    def score_field(self) -> pa.Field:
+        """The score column."""
+
+    @property
+    def element_field(self) -> pa.Field | None:
+        """The column of list element indices if the search returns elements, otherwise None."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the search has several queries, numbered in the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,7 @@ class ScanOptions:
     use_indices: bool = True
     indexed_only: bool = False
     segments: frozenset[UUID] | None = None
-    search: Search | None = None
+    search: SearchRequest | None = None
     prefilter: bool = False
     rows: RowMask | None = None
     adds_scores: bool = True

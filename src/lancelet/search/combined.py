@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.index.inverted.bm25 import K1, B, Corpus
-from lancelet.rowids.address import UInt64s
+from lancelet.rowids.address import UInt64s, distinct
 from lancelet.search.matches import NO_MATCHES, Matches
 from lancelet.search.text_column import TextColumn
 from lancelet.values import dataclass
@@ -40,7 +40,7 @@ def find_combined(
 ) -> Matches:
     """Return the rows that contain any or all tokens in any of the columns."""
     found = {token: _rows_with(columns, token) for token in tokens}
-    rows = np.unique(np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found.values())]))
+    rows = distinct(np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found.values())]))
     if not len(rows):
         return NO_MATCHES
     corpora = [each.counted.corpus for each in columns]

@@ -9,24 +9,21 @@ element_indices   [2]  [0]  [1]    the matching list element, if elements are se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.errors import InternalError
 from lancelet.format.field import Field
 from lancelet.index.text.elements import ElementIndices
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
+from lancelet.scan.plan import ScanPlan
+from lancelet.scan.scan_options import SearchRequest
 from lancelet.values import dataclass
-
-if TYPE_CHECKING:
-    from lancelet.scan.plan import ScanPlan
-
-QUERY_INDEX: Final = pa.field("query_index", pa.int32(), nullable=False)
-"""The output column with the query index of a batch search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,20 +87,8 @@ class Hits:
 NO_HITS: Final = Hits.of_query(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
-class Search(Protocol):
+class Search(SearchRequest, Protocol):
     """A vector or text search of a scan."""
-
-    @property
-    def score_field(self) -> pa.Field:
-        """The score column."""
-
-    @property
-    def element_field(self) -> pa.Field | None:
-        """The column of list element indices if the search returns elements, otherwise None."""
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether the search has several queries, numbered in the output."""
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the best rows of a version, limited to `rows` (offsets by fragment) if given."""
@@ -119,6 +104,13 @@ class Search(Protocol):
 
     def unindexed_fields(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
         """Return the fields that are scanned without an index, with the scanned fragments."""
+
+
+def search_of(plan: ScanPlan) -> Search:
+    """Return the search of a plan that has one."""
+    if plan.options.search is None:
+        raise InternalError("the scan has no search")
+    return cast("Search", plan.options.search)
 
 
 def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:

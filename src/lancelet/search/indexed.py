@@ -187,7 +187,7 @@ class SegmentSearch:
         walked: list[Hits] = []
         scanned: list[int] = []
         for number in chosen.tolist():
-            hits = self._walk(number, addresses, prepared)
+            hits = self._search_graph(number, addresses, prepared)
             if hits is None:
                 scanned.append(number)
             else:
@@ -220,7 +220,9 @@ class SegmentSearch:
         )
         return Hits.of_query(found, scores)
 
-    def _walk(self, number: int, addresses: UInt64s, prepared: _PreparedQuery) -> Hits | None:
+    def _search_graph(
+        self, number: int, addresses: UInt64s, prepared: _PreparedQuery
+    ) -> Hits | None:
         """Search the graph of a partition; return None if the partition must be scanned.
 
         If few rows pass the filter, a scan is cheaper than traversing filtered rows. Distance

@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import InternalError
 from lancelet.expr.traversal import columns_of
 from lancelet.index.text.elements import no_element_indices
-from lancelet.scan.found_columns import referable_columns
+from lancelet.scan.found_columns import QUERY_INDEX, referable_columns
 from lancelet.scan.node_meter import SEARCH, SORT, TAKE, filter_node
 from lancelet.scan.nodes.batch_sizer import batch_sizer
 from lancelet.scan.nodes.filter import matching_offsets
 from lancelet.scan.nodes.sort import sort_order
 from lancelet.scan.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.scan.projection import OutputColumn, project, without_columns
+from lancelet.scan.scan_options import SearchRequest
 from lancelet.scan.take import take_addresses
 from lancelet.search.admitted import rows_passing
-from lancelet.search.hits import QUERY_INDEX, Hits, Search
+from lancelet.search.hits import Hits, search_of
 
 
 class ScoredScan:
@@ -36,10 +36,7 @@ class ScoredScan:
     def __init__(self, plan: ScanPlan) -> None:
         """Create the scan of a plan with a search."""
         self._plan = plan
-        search = plan.options.search
-        if search is None:
-            raise InternalError("a scored scan requires a search")
-        self._search: Search = search
+        self._search = search_of(plan)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, best first."""
@@ -152,7 +149,7 @@ def searched_rows(plan: ScanPlan) -> Mapping[int, Int64s] | None:
     return None
 
 
-def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
+def _added(found: Hits, search: SearchRequest, field: pa.Field) -> pa.Array:
     """Return a column that the search adds."""
     if field.name == QUERY_INDEX.name:
         return pa.array(found.queries, field.type)

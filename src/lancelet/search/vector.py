@@ -34,6 +34,7 @@ from lancelet.io.metered import IoCounts
 from lancelet.kernels import Metric, slice_distances
 from lancelet.kernels.graph import Floats
 from lancelet.rowids.address import UInt64s, fragments_of, offsets_of
+from lancelet.scan.found_columns import QUERY_INDEX
 from lancelet.scan.fragment_reader import FragmentReader
 from lancelet.scan.indexing.column_indices import vector_indices
 from lancelet.scan.indexing.segments import TableSegment, kind_of, warn_unusable
@@ -43,7 +44,7 @@ from lancelet.scan.plan import ScanPlan, projection_of
 from lancelet.scan.projection import Projection
 from lancelet.scan.take import take_addresses
 from lancelet.search.exact import ExactQuery, distances_to, exact_search
-from lancelet.search.hits import NO_HITS, QUERY_INDEX, Hits
+from lancelet.search.hits import NO_HITS, Hits
 from lancelet.search.indexed import IndexQuery, estimate_reads, opened_vectors, search_segments
 from lancelet.search.vector_arguments import (
     distance_bounds,

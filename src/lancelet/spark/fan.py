@@ -24,10 +24,11 @@ from lancelet.format.schema import Schema
 from lancelet.index.vector.vectors import vector_type_of
 from lancelet.jobs.table_ref import TableRef
 from lancelet.scan.execute import execute_to_table
+from lancelet.scan.found_columns import QUERY_INDEX
 from lancelet.scan.plan import ScanPlan, plan_scan
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.search.full_text import FullTextQuery
-from lancelet.search.hits import QUERY_INDEX, Search
+from lancelet.search.hits import Search
 from lancelet.search.text import read_text_search
 from lancelet.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot

@@ -32,7 +32,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, KeyFilter
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.jobs.engine import Done
-from lancelet.rowids.address import UInt64s
+from lancelet.rowids.address import UInt64s, distinct
 from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.spark.types import has_collation
 from lancelet.table.commit import CommitOptions
@@ -139,7 +139,7 @@ def commit_merge(
     addresses = np.concatenate([_NO_ADDRESSES, *(part.replaced for part in parts)])
     if not counts.total:
         return snapshot, counts
-    distinct_addresses = np.unique(addresses)
+    distinct_addresses = distinct(addresses)
     extra = len(addresses) - len(distinct_addresses)
     if extra and not only_deletes:  # the source returned different rows when it was read again
         delete_files(files, fragments)

@@ -44,7 +44,7 @@ def test_many_deletions_are_a_bitmap_and_stay_one():
     assert len(NO_DELETIONS) == 0
 
 
-def test_a_row_behind_the_end_is_corrupt():
+def test_a_row_after_the_end_is_corrupt():
     with pytest.raises(CorruptDataError):
         DeletionVector.of([5]).live_offsets(5)
 
@@ -81,7 +81,7 @@ WIDE = pa.record_batch({"row_id": pa.array([1], pa.int64())})
         ),
     ],
 )
-def test_an_unsound_arrow_file_is_corrupt(data):
+def test_an_invalid_arrow_file_is_corrupt(data):
     with pytest.raises(CorruptDataError):
         DeletionVector.parse(data, ARROW)
 
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_a_vector_or_corrupt(form, place, value):
 
 
 @pytest.mark.parametrize("expected", [0, 2**32])
-def test_a_file_that_claims_all_rows_there_could_be_is_refused_at_once(expected):
+def test_a_file_that_claims_all_rows_there_could_be_is_rejected_at_once(expected):
     everything = BitMap()
     everything.add_range(0, 2**32)
     claimed = DeletionVector.parse(

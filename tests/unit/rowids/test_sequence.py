@@ -41,6 +41,13 @@ def test_the_wire_form_gives_the_sequence_back(sequence):
     ]
 
 
+def test_the_largest_row_id_can_be_stored():
+    largest = np.array([2**64 - 1], np.uint64)
+    sequence = RowIdSequence((segment_of(largest),))
+    again = RowIdSequence.parse(sequence.render(), expected_rows=1)
+    assert again.to_array().tolist() == largest.tolist()
+
+
 @given(VALUES)
 def test_a_segment_holds_its_numbers_in_order(values):
     segment = segment_of(values)
@@ -137,7 +144,7 @@ ARRAY = rowids_pb.EncodedU64Array
         ),
     ],
 )
-def test_an_unsound_segment_is_corrupt(segment):
+def test_an_invalid_segment_is_corrupt(segment):
     data = rowids_pb.RowIdSequence(segments=[segment]).SerializeToString()
     with pytest.raises(CorruptDataError):
         RowIdSequence.parse(data)

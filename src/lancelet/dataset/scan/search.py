@@ -28,14 +28,13 @@ from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.row_mask import mask_expression
-from lancelet.scan.scan_options import ScanOptions
+from lancelet.scan.scan_options import ScanOptions, SearchRequest
 from lancelet.search.full_text import FullTextQuery, MatchQuery
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.search.hits import Search
 
 
 class QueryVectorTypeError(InvalidInputError, TypeError):
@@ -274,7 +273,7 @@ def with_search_filter(
     return replace(options, rows=_found(snapshot, replace(alone, rows=texts), search))
 
 
-def _found(snapshot: Snapshot, options: ScanOptions, search: Search) -> RowMask:
+def _found(snapshot: Snapshot, options: ScanOptions, search: SearchRequest) -> RowMask:
     """Return the rows found by a search."""
     id_scan = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
     ids = execute_to_table(plan_scan(snapshot, id_scan)).column(RowColumn.ID.value)

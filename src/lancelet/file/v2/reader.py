@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from lancelet.encodings.bundle import Bundle, Columns, is_plain
 from lancelet.encodings.planned import PlannedColumns
 from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
-from lancelet.file.base import PageStatistics, ZoneStatistics
+from lancelet.file.base import PageStatistics, ZoneStatistics, ZoneStatisticsReader
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
 from lancelet.file.selection import layouts_of
@@ -42,9 +42,6 @@ from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import ColumnPlan, MappedFile
 from lancelet.values import replace
-
-if TYPE_CHECKING:
-    from lancelet.file.zone_file import ZoneReader
 
 T = TypeVar("T")
 
@@ -67,7 +64,7 @@ class FileReader(RowReader):
         *,
         verify: Verify,
         tail: Bytes | None = None,
-        open_zones: Callable[[FileReader], ZoneReader | None] | None = None,
+        open_zones: Callable[[FileReader], ZoneStatisticsReader | None] | None = None,
         refresh_cache: Callable[[], None] | None = None,
     ) -> None:
         """Create a reader from cached metadata.
@@ -86,7 +83,7 @@ class FileReader(RowReader):
         self._opened = cached.opened
         self._open_zones = open_zones
         self._opening_zones = threading.Lock()
-        self._zones: ZoneReader | None = None
+        self._zones: ZoneStatisticsReader | None = None
         mapped = source.mapped()
         if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
             self._mapped = mapped
@@ -167,7 +164,7 @@ class FileReader(RowReader):
             self._cached.statistics.pages, field, lambda zones: self._of_pages(zones, field)
         )
 
-    def _of_pages(self, zones: ZoneReader, field: Field) -> PageStatistics | None:
+    def _of_pages(self, zones: ZoneStatisticsReader, field: Field) -> PageStatistics | None:
         if field.id not in self._placement:
             return None
         pages = self.column(self._placement[field.id]).pages
@@ -175,7 +172,10 @@ class FileReader(RowReader):
         return zones.page_statistics(field, edges)
 
     def _statistics(
-        self, cached: dict[Field, T | None], field: Field, read: Callable[[ZoneReader], T | None]
+        self,
+        cached: dict[Field, T | None],
+        field: Field,
+        read: Callable[[ZoneStatisticsReader], T | None],
     ) -> T | None:
         """Return statistics of a field; they are read once per file."""
         if field not in cached:
@@ -268,7 +268,7 @@ class FileReader(RowReader):
             )
             cached.update(zip(missing, zip(missing.values(), plans, strict=True), strict=True))
 
-    def _opened_zones(self) -> ZoneReader | None:
+    def _opened_zones(self) -> ZoneStatisticsReader | None:
         # The first thread opens the statistics; other threads wait for it.
         with self._opening_zones:
             if self._open_zones is not None:

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import field as field_of
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, write_blobs
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.trials import COMPRESS_FROM_BYTES
-from lancelet.file.base import WriteSummary
+from lancelet.file.base import WriteSummary, ZoneStatisticsWriter
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import stored_columns
@@ -43,9 +43,6 @@ from lancelet.format.schema import Field, Schema
 from lancelet.format.trailer import with_name_checksum
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
-
-if TYPE_CHECKING:
-    from lancelet.file.zone_file import ZoneCollector
 
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -133,7 +130,7 @@ class FileWriter:
         *,
         defaults: EncodingOptions = PLAIN_OPTIONS,
         blobs: SidecarSink | None = None,
-        zones: ZoneCollector | None = None,
+        zones: ZoneStatisticsWriter | None = None,
     ) -> None:
         """Create a writer, or raise if the version does not support a type of `schema`.
 

@@ -213,7 +213,7 @@ def part_of(expression: Expression, usable: Usable, *, value: bool = True) -> Pa
         case ex.And(operands) | ex.Or(operands):
             parts = [part_of(each, usable, value=value) for each in operands]
             if isinstance(expression, ex.And) == value:
-                return _joined_all([part for part in parts if part], len(parts))
+                return _intersect([part for part in parts if part], len(parts))
             indexed = [part for part in parts if part]
             if len(indexed) < len(parts):
                 return None
@@ -236,16 +236,16 @@ def _all_of(operands: Iterable[Expression], usable: Usable) -> Part | None:
         else:
             probes.append(probe)
     parts += [_best_lookup(probe, usable) for probe in join_intervals(probes)]
-    return _joined_all([part for part in parts if part], len(parts))
+    return _intersect([part for part in parts if part], len(parts))
 
 
-def _joined_all(parts: list[Part], number: int) -> Part | None:
-    if not parts:
+def _intersect(lookups: list[Part], num_predicates: int) -> Part | None:
+    if not lookups:
         return None
-    if number == 1:
-        return parts[0]
-    ordered = tuple(sorted(parts, key=lambda part: part.estimate))
-    return Joined(ordered, True, ordered[0].estimate, is_whole=len(parts) == number)
+    if num_predicates == 1:
+        return lookups[0]
+    ordered = tuple(sorted(lookups, key=lambda part: part.estimate))
+    return Joined(ordered, True, ordered[0].estimate, is_whole=len(lookups) == num_predicates)
 
 
 def _best_lookup(probe: Probe, usable: Usable, *, is_negated: bool = False) -> IndexLookup | None:

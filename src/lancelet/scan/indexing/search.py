@@ -32,7 +32,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
 from lancelet.expr.expression import Expression
 from lancelet.index.query import IsNull, OneOf, ScalarQuery
-from lancelet.rowids.address import OFFSETS_MAX, UInt64s, fragments_of, offsets_of
+from lancelet.rowids.address import OFFSETS_MAX, UInt64s, distinct, fragments_of, offsets_of
 from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.scan.indexing.choose import (
     ROWS_ALWAYS,
@@ -86,10 +86,15 @@ class _Rows:
 _ALL_ROWS: Final = _Rows(NO_ROWS, is_complement=True, is_exact=True)
 
 
-def find_candidates(plan: ScanPlan, *, counts: bool = False) -> Candidates | None:
-    """Return the candidate rows of a filter, or None if a scan is not more expensive."""
+def find_candidates(
+    plan: ScanPlan, chosen: Sequence[ChosenPart] | None = None, *, counts: bool = False
+) -> Candidates | None:
+    """Return the candidate rows of a filter, or None if a scan is not more expensive.
+
+    `chosen` are the parts that indices evaluate, by default those of `choose_parts`.
+    """
     try:
-        chosen = choose_parts(plan, counts=counts)
+        chosen = choose_parts(plan, counts=counts) if chosen is None else chosen
         return _query_indices(plan, chosen) if chosen else None
     except (ObjectNotFoundError, CorruptDataError) as error:
         warn_unusable(plan.snapshot, error)
@@ -251,7 +256,7 @@ def _by_fragment(plan: ScanPlan, addresses: UInt64s) -> Iterator[tuple[FragmentS
         source = FragmentSource(snapshot, fragment, with_deleted=False)
         yield source, np.array([offset], np.int64)
         return
-    ordered = np.unique(addresses)
+    ordered = distinct(addresses)
     fragment_ids, offsets = fragments_of(ordered), offsets_of(ordered)
     if fragment_ids[0] == fragment_ids[-1]:
         groups = [(int(fragment_ids[0]), offsets)]

@@ -43,6 +43,7 @@ from lancelet.rowids.address import (
     NO_ADDRESS,
     OFFSETS_MAX,
     UInt64s,
+    distinct,
     fragments_of,
     offsets_of,
 )
@@ -165,7 +166,7 @@ class TableSegment:
         if not isinstance(opened, SupportsRowNumbers):
             return False
         located = self.locate(opened.numbers())
-        rows = RowSet.of(np.unique(_present(located)))
+        rows = RowSet.of(distinct(_present(located)))
         for fragment_id in self.covered:
             fragment = self.snapshot.fragments.by_id(fragment_id)
             found = rows.parts.get(fragment_id)

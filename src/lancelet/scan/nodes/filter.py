@@ -34,12 +34,8 @@ from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
 from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
 from lancelet.rowids.selection import ALL
-from lancelet.scan.indexing.search import (
-    Candidates,
-    count_by_index,
-    find_candidates,
-    lookup_batches,
-)
+from lancelet.scan.indexing.choose import ChosenPart
+from lancelet.scan.indexing.search import Candidates, find_candidates
 from lancelet.scan.node_meter import READ, TAKE
 from lancelet.scan.nodes.batch_sizer import BatchSizer, MeteredSource, batch_sizer
 from lancelet.scan.nodes.pack import Pack, pack_tiny
@@ -85,9 +81,16 @@ class FilteredRows:
     num_rows: int
 
 
-def splits(plan: ScanPlan, output: Sequence[Field] = ()) -> Iterator[Split]:
-    """Yield the candidate rows as tasks; `output` are the fields needed for rows that pass."""
-    return _splits(plan, find_candidates(plan), output)
+def splits(
+    plan: ScanPlan,
+    output: Sequence[Field] = (),
+    parts: Sequence[ChosenPart] | None = None,
+) -> Iterator[Split]:
+    """Yield the candidate rows as tasks; `output` are the fields needed for rows that pass.
+
+    `parts` are the parts of the filter that indices evaluate; they are chosen by default.
+    """
+    return _splits(plan, find_candidates(plan, parts), output)
 
 
 def _splits(
@@ -210,19 +213,14 @@ def _splits_of_candidates(
         yield Split(source, rows, steps, None if len(rows) == len(part) else part)
 
 
-def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of rows that match."""
-    batches = None if plan.options.memory_limit is not None else lookup_batches(plan)
-    if batches is not None:
-        for batch in batches:
-            yield from split_batch(batch, plan.options.batch_size)
-        return
-    for batch in _filter_splits(plan):
+def filter_rows(plan: ScanPlan, parts: Sequence[ChosenPart]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of rows that match; indices evaluate the `parts` of the filter."""
+    for batch in _filter_splits(plan, parts):
         if batch is not None:
             yield from split_batch(batch, plan.options.batch_size)
 
 
-def _filter_splits(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
+def _filter_splits(plan: ScanPlan, parts: Sequence[ChosenPart]) -> Iterator[pa.RecordBatch | None]:
     """Yield the rows that match, split by split.
 
     The share of rows that pass varies, so with a memory limit the late columns are read by separate
@@ -230,7 +228,7 @@ def _filter_splits(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
     """
     waits, early = waits_for_storage(plan.snapshot), batch_sizer(plan, share=0.5)
     if not early.is_bounded:
-        tasks = splits(plan, plan.projection.fields)
+        tasks = splits(plan, plan.projection.fields, parts)
         return map_ordered(partial(_filter_split, plan), tasks, waits=waits)
     late = batch_sizer(plan, share=0.5)
 
@@ -240,19 +238,16 @@ def _filter_splits(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
     def complete(part: tuple[Split, FilteredRows]) -> pa.RecordBatch:
         return materialize(plan, *part)
 
-    tasks = _resize_splits(splits(plan, plan.projection.fields), early)
+    tasks = _resize_splits(splits(plan, plan.projection.fields, parts), early)
     filtered = map_ordered(find, tasks, waits=waits, window=early.ahead)
-    parts = (piece for each in filtered for piece in _split_filtered(plan, late, *each))
-    return map_ordered(complete, parts, waits=waits, window=late.ahead)
+    late_tasks = (task for each in filtered for task in _split_filtered(plan, late, *each))
+    return map_ordered(complete, late_tasks, waits=waits, window=late.ahead)
 
 
-def count_matching(plan: ScanPlan) -> int:
-    """Return the number of rows that match."""
-    count = count_by_index(plan)
-    if count is not None:
-        return count
+def count_matching(plan: ScanPlan, candidates: Candidates | None) -> int:
+    """Return the number of rows that match, given the candidates of indices."""
     sizer = batch_sizer(plan)
-    tasks = _splits(plan, find_candidates(plan, counts=True))
+    tasks = _splits(plan, candidates)
     if sizer.is_bounded:
         tasks = _resize_splits(tasks, sizer)
     waits = waits_for_storage(plan.snapshot)

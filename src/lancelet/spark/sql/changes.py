@@ -38,8 +38,9 @@ from lancelet.spark.sql.analysis import TableColumns, parts
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.predicates import Translator
-from lancelet.spark.sql.query import Plan, Session, plan_query
+from lancelet.spark.sql.query import Plan, plan_query
 from lancelet.spark.sql.reading import OpenTable
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, edited, parse_query
 from lancelet.spark.writing import write, write_settings
 from lancelet.table.snapshot import Snapshot

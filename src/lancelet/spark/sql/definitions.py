@@ -48,7 +48,8 @@ from lancelet.spark.sql.names import (
     record_view,
 )
 from lancelet.spark.sql.parser import StatementParser
-from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.query import plan_query
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source
 from lancelet.spark.types import arrow_field, has_collation, stored_field
 from lancelet.spark.writing import write

@@ -14,7 +14,8 @@ from lancelet.spark.sql.changes import Target
 from lancelet.spark.sql.definitions import dataset_of, namespace_parts
 from lancelet.spark.sql.names import Reference, read_options, table_names
 from lancelet.spark.sql.parser import StatementParser
-from lancelet.spark.sql.query import Plan, Session, plan_query
+from lancelet.spark.sql.query import Plan, plan_query
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source
 from lancelet.spark.types import spark_schema
 
@@ -145,8 +146,8 @@ def _names(
         rows = [(".".join(parts), name, False) for name in table_names(client, tuple(parts))]
         ddl = "namespace string, tableName string, isTemporary boolean"
         return session.spark.createDataFrame(rows, ddl)
-    asked = namespace_module().ListNamespacesRequest(id=parts)
-    names = [(".".join([*parts, name]),) for name in client.list_namespaces(asked).namespaces]
+    request = namespace_module().ListNamespacesRequest(id=parts)
+    names = [(".".join([*parts, name]),) for name in client.list_namespaces(request).namespaces]
     return session.spark.createDataFrame(names, "namespace string")
 
 

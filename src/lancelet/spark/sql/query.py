@@ -14,8 +14,8 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, QueryContextType
@@ -39,6 +39,7 @@ from lancelet.spark.sql.names import (
 )
 from lancelet.spark.sql.reading import OpenTable, frame_of, partial_frame, with_keys
 from lancelet.spark.sql.search_calls import with_searches
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, Token, call_stop, edited, parse_query
 from lancelet.values import dataclass
 
@@ -83,29 +84,6 @@ _ENDS: Final = frozenset({"R_PAREN", "COMMA", "PIPE", "PIPE_GT"})
 _BRACES: Final = re.compile(r"[{}]")
 _POSITION: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _FORMATTED: Final = re.compile(r"(\{\{|\}\})|\{\w+\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The Spark session of a statement with its parameters and data frames.
-
-    `open_tables` maps the placeholder of a path to an open version.
-    """
-
-    spark: SparkSession
-    values: Mapping[str, Any] = field(default_factory=dict)
-    frames: Mapping[str, DataFrame] = field(default_factory=dict)
-    open_tables: Mapping[str, OpenTable] = field(default_factory=dict)
-
-    def run(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Run a query with data frames for `{name}` and parameters for `:name`."""
-        all_frames = {**self.frames, **frames}
-        values = dict(self.values) or None
-        return (
-            self.spark.sql(text, args=values, **all_frames)
-            if all_frames
-            else self.spark.sql(text, values)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,8 +470,8 @@ def _qualifiers(source: Source, references: tuple[Reference, ...]) -> list[tuple
             continue
         for parts, last in named.items():
             stop = number + 2 * len(parts) - 1
-            words = tuple(each.text.lower() for each in tokens[number:stop:2])
-            is_qualifier = words == parts and stop < len(tokens) and tokens[stop].kind == "DOT"
+            names = tuple(each.text.lower() for each in tokens[number:stop:2])
+            is_qualifier = names == parts and stop < len(tokens) and tokens[stop].kind == "DOT"
             if is_qualifier and token.start not in starts:
                 edits.append((token.start, tokens[stop - 1].stop, quoted(last)))
     return edits

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lancelet.spark.sql import changes, definitions, listing, upkeep
 from lancelet.spark.sql.names import attached, views_in
 from lancelet.spark.sql.parser import StatementParser
-from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.query import plan_query
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source
 
 Handler = Callable[[Session, StatementParser], DataFrame | None]

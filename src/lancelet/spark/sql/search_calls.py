@@ -25,7 +25,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +52,9 @@ from lancelet.spark.convert import convert_batch
 from lancelet.spark.search_functions import FUNCTION_ARGUMENTS, plan_function
 from lancelet.spark.searching import to_spark_schema
 from lancelet.spark.small_reads import local_frame
+from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, Token, call_stop, edited
 from lancelet.spark.types import arrow_schema
-
-if TYPE_CHECKING:
-    from lancelet.spark.sql.query import Session
 
 _CALLS: Final = {name.upper(): name for name in FUNCTION_ARGUMENTS}
 

@@ -22,7 +22,7 @@ from lancelet.spark.sql.changes import Target, exact_filter
 from lancelet.spark.sql.definitions import dataset_of, empty_result
 from lancelet.spark.sql.names import Reference, read_options
 from lancelet.spark.sql.parser import StatementParser
-from lancelet.spark.sql.query import Session
+from lancelet.spark.sql.session import Session
 
 _UNITS: Final = {"HOUR": "hours", "DAY": "days", "WEEK": "weeks", "MINUTE": "minutes"}
 

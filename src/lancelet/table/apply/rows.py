@@ -4,7 +4,7 @@
     delete          adds deletion files; removes fragments without live rows
     update, moved   old fragments get deletions, new fragments get the rows with their ids
     in place        a new file replaces fields of a fragment; indices on them shrink
-    overlays        new values replace those of some rows; see `lancelet.expr.parts`
+    overlays        new values replace those of some rows; see `lancelet.scan.overlays`
 
 The created version of a moved row is taken from its previous fragment. Fragments updated in place
 list the changed rows, and only these rows get a new last updated version.

@@ -154,7 +154,7 @@ class BTreeSegment:
         return values, to_numpy(ids)
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return an upper bound of the number of matching rows, based on whole pages."""
+        """Estimate the number of matching rows from the bounds of pages."""
         match query:
             case IsNull():
                 return self._num_nulls
@@ -295,8 +295,23 @@ class BTreeSegment:
         }
 
     def _estimate(self, interval: Interval) -> int:
+        """Return the rows of pages in an interval, interpolated in the outer pages if possible."""
         first, stop = self._pages_within(interval)
-        return max(stop - first, 0) * self._page_rows
+        rows = float(max(stop - first, 0) * self._page_rows)
+        if not rows or not pa.types.is_integer(self.data_type):
+            return int(rows)
+        for page in {first, stop - 1}:
+            low, high = self._minimum[page].as_py(), self._maximum[page].as_py()
+            if low is None or high is None:
+                continue
+            covered_low, covered_high = low, high
+            if interval.lower is not None:
+                covered_low = max(low, interval.lower.as_py() + (not interval.includes_lower))
+            if interval.upper is not None:
+                covered_high = min(high, interval.upper.as_py() - (not interval.includes_upper))
+            covered = max(covered_high - covered_low + 1, 0) / (high - low + 1)
+            rows -= (1 - covered) * self._page_rows
+        return max(1, -int(-rows // 1))
 
     def _pages_within(self, interval: Interval) -> Span:
         """Return the range of pages that may contain values of an interval."""
