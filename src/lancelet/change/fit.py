@@ -1,10 +1,12 @@
 """Match the schema of input rows against the schema of a table.
 
-table   id int64, name string, s{x, y}
-rows    name string, s{y}                   match: id and s.x will be null
-rows    id int32, nam string                do not match:
-          `id` should have type int64 but type was int32
-          unexpected: nam (did you mean name?)
+For example:
+
+    table   id int64, name string, s{x, y}
+    rows    name string, s{y}                   match: id and s.x will be null
+    rows    id int32, nam string                do not match:
+              `id` should have type int64 but type was int32
+              unexpected: nam (did you mean name?)
 """
 
 from __future__ import annotations
@@ -22,6 +24,13 @@ from lancelet.format.schema import Schema
 from lancelet.scan.row_columns import ROW_FIELDS
 
 _SCHEMA_CACHE_SIZE: Final = 64
+_HINT_COLUMNS_MAX: Final = 3
+_TYPE_FUNCTIONS: Final = {
+    "double": "float64",
+    "float": "float32",
+    "halffloat": "float16",
+    "bool": "bool_",
+}
 
 _Needs: TypeAlias = Callable[[Field], bool]
 
@@ -47,11 +56,29 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
     differences = list(_differences(table.fields, row_fields, prefix="", needs=needs))
     if differences:
         raise AppendMismatchError(
-            "Append with different schema: " + "; ".join(differences),
+            f"Append with different schema: {'; '.join(differences)}{_append_hint(table, rows)}",
             expected=str(table.names),
             found=str(rows.names),
         )
     return Schema(tuple(_select_fields(table.fields, row_fields)), table.metadata)
+
+
+def _append_hint(table: Schema, rows: pa.Schema) -> str:
+    """Return how to add the new columns to the table first, if there are any."""
+    new = [field for field in rows if field.name not in table.names]
+    if not new:
+        return ""
+    calls = [_type_call(field.type) for field in new]
+    schema = ", ".join(f"({field.name!r}, {call})" for field, call in zip(new, calls, strict=True))
+    is_short = len(new) <= _HINT_COLUMNS_MAX and all(calls)
+    argument = f"pa.schema([{schema}])" if is_short else "schema"
+    return f"; to add columns, call dataset.add_columns({argument}) before the append"
+
+
+def _type_call(data_type: pa.DataType) -> str:
+    """Return the call that creates a type without parameters, or an empty string."""
+    name = _TYPE_FUNCTIONS.get(str(data_type), str(data_type))
+    return f"pa.{name}()" if name.isidentifier() and hasattr(pa, name) else ""
 
 
 def check_new_schema(schema: pa.Schema) -> None:

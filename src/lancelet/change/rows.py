@@ -58,12 +58,14 @@ class RowStream:
         is_in_memory: Whether the rows are in memory already, so that buffering them is free.
         typed: Returns the same rows with other floating-point types in some columns. Set for Python
             values, whose types were inferred, and None for typed data.
+        untyped: The columns whose types were inferred from Python values or belong to a data frame.
     """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     is_in_memory: bool = False
     typed: Callable[[Types], RowStream] | None = None
+    untyped: frozenset[str] = frozenset()
 
 
 def read_rows(data: Any, schema: pa.Schema | None = None) -> RowStream:
@@ -125,7 +127,7 @@ def _to_stream(data: Any, schema: pa.Schema | None) -> RowStream:
     if library == "polars" and kind == "LazyFrame":
         return _to_stream(data.collect(), schema)
     if library == "polars" and kind == "DataFrame":
-        return _to_stream(data.to_arrow(), None)
+        return _with_untyped_lists(_to_stream(data.to_arrow(), None), schema)
     if isinstance(data, np.ndarray) and data.dtype.names:
         return _columns_to_stream({name: data[name] for name in data.dtype.names}, schema)
     reason = None
@@ -145,6 +147,12 @@ def _to_stream(data: Any, schema: pa.Schema | None) -> RowStream:
     ) from reason
 
 
+def _with_untyped_lists(stream: RowStream, schema: pa.Schema | None) -> RowStream:
+    """Return a stream whose list columns may be stored as vectors."""
+    untyped = frozenset() if schema is not None else frozenset(stream.schema.names)
+    return dataclasses.replace(stream, untyped=untyped)
+
+
 def _hint(data: Any) -> str:
     if isinstance(data, str | PurePath):
         return "; open a file first, for example with pyarrow.dataset.dataset(path)"
@@ -160,7 +168,14 @@ def _columns_to_stream(columns: Mapping[str, Any], schema: pa.Schema | None) -> 
     def typed(types: Types) -> RowStream:
         return _to_stream(_retype(table, columns, types), None)
 
-    return dataclasses.replace(_to_stream(table, None), typed=None if schema else typed)
+    if schema is not None:
+        return _to_stream(table, None)
+    untyped = frozenset(
+        name
+        for name, values in columns.items()
+        if not isinstance(values, pa.Array | pa.ChunkedArray)
+    )
+    return dataclasses.replace(_to_stream(table, None), typed=typed, untyped=untyped)
 
 
 def _columns_to_table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
@@ -324,14 +339,17 @@ def _pandas_to_stream(frame: Any, schema: pa.Schema | None) -> RowStream:
         values = {name: list(frame[name].array) for name in object_types}
         return _to_stream(_retype(table, values, object_types), None)
 
-    return dataclasses.replace(_to_stream(table, None), typed=typed if schema is None else None)
+    if schema is not None:
+        return _to_stream(table, None)
+    untyped = frozenset(name for name in table.schema.names if _holds_objects(frame, name))
+    return dataclasses.replace(_to_stream(table, None), typed=typed, untyped=untyped)
 
 
 def _holds_objects(frame: Any, name: str) -> bool:
     return name in frame.columns and bool(getattr(frame.dtypes[name], "hasobject", False))
 
 
-# --- data sets of Hugging Face -------------------------------------------------------------------
+# --- datasets of Hugging Face --------------------------------------------------------------------
 
 
 def _hugging_face_to_stream(data: Any, library: Any) -> RowStream:
@@ -374,7 +392,7 @@ def _iterable_to_stream(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
         from lancelet.pydantic import models_to_table  # noqa: PLC0415 - an extra
 
         model: Any = type(first)
-        return _to_stream(models_to_table(data, model, schema), None)
+        return _with_untyped_lists(_to_stream(models_to_table(data, model, schema), None), schema)
     if isinstance(first, Mapping) or _is_record(first):
         if isinstance(data, Sequence):
             return _columns_to_stream(_rows_to_columns(data, schema), schema)
@@ -403,9 +421,10 @@ def _rows_to_stream(rows: Iterator[Any], schema: pa.Schema | None) -> RowStream:
     def typed(types: Types) -> RowStream:
         return stream(_retype(inferred, first, types))
 
-    return dataclasses.replace(
-        stream(inferred), typed=typed if schema is None else None, schema=inferred_schema
-    )
+    if schema is not None:
+        return stream(inferred)
+    untyped = frozenset(inferred_schema.names)
+    return dataclasses.replace(stream(inferred), typed=typed, untyped=untyped)
 
 
 def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Iterator[pa.RecordBatch]:

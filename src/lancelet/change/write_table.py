@@ -22,6 +22,7 @@ from lancelet.change.fit import check_new_schema, fit_to_table
 from lancelet.change.lossless import fit_rows
 from lancelet.change.publish import CommitProperties, commit_transaction, new_transaction
 from lancelet.change.rows import RowStream
+from lancelet.change.vector_columns import with_vector_columns
 from lancelet.change.write import FileOptions, Target, check_batches, write_fragments
 from lancelet.errors import (
     AlreadyExistsError,
@@ -218,6 +219,7 @@ def prepare_write(
         fragments = append_fragments(latest, rows, options)
         return PreparedWrite(Append(fragments), latest.version, options.commit)
     version = _version_of_table(latest, options)
+    rows = with_vector_columns(rows)
     check_new_schema(rows.schema)
     schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
     files = replace(options.files, version=version)

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
+from lancelet.expr.data_types import is_text
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
@@ -283,9 +284,13 @@ def _simple_query(snapshot: Snapshot, text: str, columns: Sequence[str] | None) 
         listed = text_indices(snapshot).listed
         columns = sorted(format_path(target.path) for target in listed if not target.by_element)
         if not columns:
+            texts = [field.name for field in snapshot.schema.fields if is_text(field.arrow_type)]
+            example = repr(texts[0]) if len(texts) == 1 else "column"
             raise NoTextIndexError(
                 "Cannot perform full text search unless an INVERTED index has been created on at "
-                "least one column, or the query names one: MatchQuery(words, column)"
+                f"least one column; call dataset.create_scalar_index({example}, 'INVERTED'), or "
+                "search an unindexed column with lancelet.query.MatchQuery(terms, column)",
+                string_columns=texts,
             )
     if len(text) > 1 and text[0] == text[-1] == '"':
         if len(columns) != 1:

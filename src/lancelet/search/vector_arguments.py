@@ -42,6 +42,18 @@ def distance_bounds(given: Any) -> tuple[float | None, float | None]:
     return given[0], given[1]
 
 
+def _hint(field: Field) -> str:
+    """Return how to convert a column of float lists to vectors."""
+    if not pa.types.is_list(field.arrow_type) and not pa.types.is_large_list(field.arrow_type):
+        return ""
+    if not pa.types.is_floating(field.arrow_type.value_type):
+        return ""
+    return (
+        "; lists of one length become vectors with dataset.alter_columns({'path': "
+        f"{field.name!r}, 'data_type': pa.list_(pa.float32(), dimension)}})"
+    )
+
+
 def vector_field(schema: Schema, column: str) -> Field:
     """Return the field of a vector column. Raise if it is missing or has another type."""
     try:
@@ -53,7 +65,8 @@ def vector_field(schema: Schema, column: str) -> Field:
         ) from error
     if _found_in(field) is None:
         raise NotVectorsError(
-            f"Query column {column} must be a vector. Got {field.arrow_type}.", column=column
+            f"Query column {column} must be a vector. Got {field.arrow_type}{_hint(field)}.",
+            column=column,
         )
     return field
 

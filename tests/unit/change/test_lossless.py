@@ -1,4 +1,4 @@
-"""What is converted keeps every value; what would lose one is refused with its row."""
+"""Conversions preserve every value; a lossy conversion is rejected with its row."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_other_kinds_of_values_are_not_converted(found, wanted, tmp_path):
 
 
 @given(st.lists(st.none() | st.floats(width=64), max_size=20))
-def test_narrowed_numbers_are_the_same_or_refused(values):
+def test_narrowed_numbers_are_the_same_or_rejected(values):
     array = pa.array(values, pa.float64())
     known = np.array([value for value in values if value is not None], np.float64)
     with np.errstate(over="ignore"):

@@ -1,8 +1,9 @@
-"""Rows come in many forms, and lose nothing on the way into a stream of batches."""
+"""Rows of many forms are converted to batches without loss."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.change.rows import MixedValuesError, RowsTypeError, read_rows
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import blob_field
@@ -85,7 +87,7 @@ def test_a_late_row_that_does_not_fit_the_first_is_named(late, reason):
     assert table_of(rows, schema)["b"].to_pylist()[-2:] == [None, 2]
 
 
-def test_bytes_are_blobs_where_the_schema_says_so():
+def test_bytes_are_blobs_if_declared_in_the_schema():
     schema = pa.schema([pa.field("k", pa.int64()), blob_field("b")])
     values = {"k": [1, 2, 3], "b": [b"x", None, "s3://a/b"]}
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
@@ -99,7 +101,7 @@ def test_bytes_are_blobs_where_the_schema_says_so():
 
 
 @pytest.mark.parametrize("wraps", [pa.table, dict, lambda data: iter([pa.record_batch(data)])])
-def test_arrays_of_bytes_and_texts_are_blobs_where_the_schema_says_so(wraps):
+def test_bytes_and_texts_are_blobs_if_declared_in_the_schema(wraps):
     schema = pa.schema([blob_field("b"), blob_field("c")])
     columns = {"b": pa.array([b"x", None]), "c": pa.array([None, "s3://a/b"])}
     found = table_of(wraps(columns), schema).to_pydict()
@@ -147,7 +149,7 @@ def test_other_objects_have_no_rows(other):
     ],
     ids=lambda column: f"{type(column).__module__}.{type(column).__name__}",
 )
-def test_a_column_without_a_name_is_refused_with_what_to_do(column):
+def test_an_unnamed_column_is_rejected_with_a_suggestion(column):
     with pytest.raises(RowsTypeError, match="pass a dict such as"):
         read_rows(column)
 
@@ -193,11 +195,28 @@ def test_a_value_that_does_not_fit_the_given_schema_is_named():
         assert caught.value.facts["expected"] == "int8"
 
 
-def test_columns_of_one_name_are_refused():
+def test_columns_of_one_name_are_rejected():
     with pytest.raises(InvalidInputError, match="duplicate column names"):
         read_rows(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]))
 
 
-def test_columns_of_different_lengths_are_refused():
+def test_columns_of_different_lengths_are_rejected():
     with pytest.raises(InvalidInputError, match="different lengths"):
         read_rows({"a": [1], "b": [1, 2]})
+
+
+def test_an_append_with_new_columns_names_the_call_that_adds_them():
+    uri = "memory://append-with-new-columns/t"
+    dataset = lancelet.write_dataset([{"a": 1}], uri)
+    rows = [{"a": 2, "b": 1.5, "c": True}]
+    with pytest.raises(ValueError, match="add_columns") as raised:
+        lancelet.write_dataset(rows, uri, mode="append")
+    schema = re.search(r"add_columns\((.*)\) before", str(raised.value))
+    dataset.add_columns(eval(schema[1], {"pa": pa}))
+    assert lancelet.write_dataset(rows, uri, mode="append").to_table().num_rows == 2
+
+
+def test_a_text_search_without_an_index_names_the_call_that_builds_it():
+    dataset = lancelet.write_dataset([{"body": "a fox"}], "memory://text-without-index/t")
+    with pytest.raises(ValueError, match=r"create_scalar_index\('body', 'INVERTED'\)"):
+        dataset.to_table(full_text_query="fox")

@@ -1,4 +1,4 @@
-"""What a change writes survives a loss of power before a manifest names it; waited for once."""
+"""The files of a change are synced, once, before a manifest refers to them."""
 
 from dataclasses import replace
 

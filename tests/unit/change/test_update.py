@@ -98,7 +98,7 @@ def test_values_take_the_type_of_the_column(dataset, name, written, value):
 
 
 @pytest.mark.parametrize("written", ["100000", "'abc'", "id * 100000"])
-def test_values_without_a_place_in_the_column_are_refused(dataset, written):
+def test_values_without_a_place_in_the_column_are_rejected(dataset, written):
     with pytest.raises(ExpressionError):
         dataset.update({"must": written})
     assert dataset.latest_version == 1
@@ -111,7 +111,7 @@ def test_a_field_that_must_not_be_null_stays_so(dataset):
 
 
 @pytest.mark.parametrize("name", ["nope", "s.nope", "NAME", "_rowid"])
-def test_columns_that_are_not_there_are_refused(dataset, name):
+def test_columns_that_are_not_there_are_rejected(dataset, name):
     with pytest.raises(FieldNotFoundError, match="does not exist"):
         dataset.update({name: "1"})
 
@@ -126,7 +126,7 @@ def test_columns_that_are_not_there_are_refused(dataset, name):
         ({"tags.item": "1"}, "only struct fields"),
     ],
 )
-def test_updates_that_make_no_sense_are_refused(dataset, updates, reason):
+def test_updates_that_make_no_sense_are_rejected(dataset, updates, reason):
     with pytest.raises(InvalidInputError, match=reason):
         dataset.update(updates)
 
@@ -159,7 +159,7 @@ def test_an_update_is_done_again_where_another_changed_the_row(dataset):
     assert column(other, "must")[3] == 5
 
 
-def test_files_of_another_version_can_be_asked_for(dataset):
+def test_files_of_another_version_can_be_requested(dataset):
     dataset.update({"name": "'x'"}, where="id = 0", data_storage_version="2.1")
     minors = [f.metadata.files[0].file_minor_version for f in dataset.get_fragments()]
     assert minors == [2, 2, 2, 1]

@@ -1,4 +1,4 @@
-"""What of a write is on the disk when, seen by the order of flushes and names."""
+"""The order of syncs and renames of a write."""
 
 import errno
 import os

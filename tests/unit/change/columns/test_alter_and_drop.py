@@ -1,4 +1,4 @@
-"""What becomes of columns that are altered and dropped, and what is refused."""
+"""Altered and dropped columns, and rejected alterations."""
 
 import lance
 import pyarrow as pa
@@ -113,7 +113,7 @@ def test_two_fields_of_a_struct_never_have_one_name(dataset):
         ({"path": "a", "type": pa.int8()}, "Unknown key: type"),
     ],
 )
-def test_alterations_that_say_nothing_are_refused(dataset, alteration, message):
+def test_empty_alterations_are_rejected(dataset, alteration, message):
     with pytest.raises(ValueError, match=message):
         dataset.alter_columns(alteration)
     with pytest.raises(ValueError, match=message):

@@ -33,7 +33,7 @@ def test_a_column_may_only_become_a_type_of_its_own_family(before, after):
         assert isinstance(refused.value, OSError | ValueError)
 
 
-def test_types_without_a_kernel_are_refused():
+def test_types_without_a_kernel_are_rejected():
     with pytest.raises(ColumnError):
         check_castable("c", pa.time32("s"), pa.timestamp("us"))
 
@@ -103,7 +103,7 @@ def test_a_value_that_does_not_fit_is_named():
         cast_values(pa.array([1, 1000]), *fields(pa.int64(), pa.int8()), "c")
 
 
-def test_a_time_that_would_be_cut_is_refused():
+def test_a_time_that_would_be_cut_is_rejected():
     with pytest.raises(ColumnError):
         cast_values(
             pa.array([1], pa.timestamp("ns")),

@@ -1,4 +1,4 @@
-"""What is kept of a job is what was put there, for that job and those rows alone."""
+"""A checkpoint returns the stored results of the same job and rows only."""
 
 import pyarrow as pa
 import pytest
@@ -51,7 +51,7 @@ def test_cleanup_leaves_no_file(kept):
     kept.cleanup()
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+def test_a_file_that_is_no_checkpoint_is_rejected(tmp_path):
     path = tmp_path / "text"
     path.write_text("this is no database, and long enough to be taken for a page of one" * 20)
     with pytest.raises(InvalidInputError, match="cannot be used"):

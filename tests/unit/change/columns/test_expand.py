@@ -1,4 +1,4 @@
-"""Live rows survive being spread over all rows, and lists keep the lengths that they have."""
+"""Expanding live rows to all rows preserves their values and list lengths."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Where new columns go in a schema, which ids they get, and what is refused."""
+"""Positions and ids of new columns in a schema, and rejected columns."""
 
 import pyarrow as pa
 import pytest
@@ -63,7 +63,7 @@ def test_new_fields_get_ids_in_the_order_of_the_grown_schema():
         ("p.q", pa.int8()),
     ],
 )
-def test_names_that_are_taken_are_refused(field):
+def test_names_that_are_taken_are_rejected(field):
     with pytest.raises(ColumnError):
         grown(field)
 

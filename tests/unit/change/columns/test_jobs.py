@@ -1,4 +1,4 @@
-"""Adding columns beside other writers: nothing is done twice, nothing is left behind."""
+"""Adding columns with concurrent writers: no repeated work and no leftover files."""
 
 import itertools
 import json
@@ -78,7 +78,7 @@ def test_columns_that_others_add_meanwhile_keep_their_ids(dataset):
     assert len(data_files(dataset)) == 6
 
 
-def test_a_reader_says_its_schema_itself(dataset):
+def test_a_reader_provides_its_schema(dataset):
     dataset.add_columns(pa.table({"n": [1, 2, 3, 4]}).to_reader())
     assert dataset.to_table()["n"].to_pylist() == [1, 2, 3, 4]
     with pytest.raises(InvalidInputError, match="Must provide schema"):
@@ -137,7 +137,7 @@ def test_functions_must_return_the_declared_columns(dataset, result):
     assert len(data_files(dataset)) == 2
 
 
-def test_functions_are_given_the_columns_and_rows_asked_for(dataset):
+def test_functions_are_given_the_columns_and_rows_requested(dataset):
     dataset.delete("a = 2")
     seen = []
 
@@ -173,7 +173,7 @@ def run_killed(dataset, checkpoint, calls):
     return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-def test_a_job_that_is_killed_goes_on_where_it_was(dataset, tmp_path):
+def test_a_job_that_is_killed_continues_where_it_was(dataset, tmp_path):
     checkpoint = tmp_path / "job.sqlite"
     assert run_killed(dataset, checkpoint, 1) == (9, [[1]])
     assert run_killed(dataset, checkpoint, 2) == (9, [[2], [3]])
@@ -207,7 +207,7 @@ def test_a_checkpoint_whose_file_was_cleaned_up_is_computed_again(dataset, tmp_p
     assert lance.dataset(dataset.uri).to_table()["n"].to_pylist() == [2, 4, 6, 8]
 
 
-def test_a_dry_run_says_what_is_written_and_writes_nothing(dataset):
+def test_a_dry_run_reports_what_is_written_and_writes_nothing(dataset):
     files = data_files(dataset)
     added = dataset.add_columns({"n": "a + 1"}, dry_run=True)
     assert (added.operation, added.rows, added.files) == ("Merge", 4, 2)
@@ -224,7 +224,7 @@ def test_a_dry_run_says_what_is_written_and_writes_nothing(dataset):
     assert lancelet.dataset(dataset.uri).version == 1
 
 
-def test_a_dry_run_names_what_stands_in_the_way(dataset):
+def test_a_dry_run_names_conflicts(dataset):
     lancelet.dataset(dataset.uri).insert(ROWS)
     (conflict,) = dataset.add_columns({"n": "a"}, dry_run=True).conflicts
     assert "Append" in conflict

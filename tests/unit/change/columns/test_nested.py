@@ -34,7 +34,7 @@ def test_slices_are_shaped_by_their_own_rows():
     assert shape(given.type, present, given).to_pylist() == expected
 
 
-def test_lists_of_another_length_are_refused_by_name():
+def test_lists_of_another_length_are_rejected_by_name():
     present, given = pa.array([[{"x": 1}]]), pa.array([[{"w": 1}, {"w": 2}]])
     with pytest.raises(ColumnError, match="column='c'"):
         shape(given.type, present, given)

@@ -1,4 +1,4 @@
-"""What `update_columns` of a fragment and joins refuse, and which rows they write."""
+"""Invalid arguments of `update_columns` and joins, and the rows they write."""
 
 import numpy as np
 import pyarrow as pa

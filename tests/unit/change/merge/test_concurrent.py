@@ -1,4 +1,4 @@
-"""Of two merges that insert one key the later one updates it; others do not get in the way."""
+"""If two merges insert the same key, the later one updates it; other merges do not conflict."""
 
 import lance
 import pyarrow as pa
@@ -86,7 +86,7 @@ def test_keys_that_filters_cannot_hold_are_compared_themselves(request, kind):
     assert [v for _, v in contents(third)] == [1, 2, 7, 8]
 
 
-def test_rows_that_both_change_are_a_conflict_whatever_else(handles):
+def test_changes_of_the_same_rows_always_conflict(handles):
     first, second = handles
     upsert(first, k=[1, 8], v=[11, 0])
     with pytest.raises(CommitConflictError, match=r"changed the same rows|removed fragments"):
@@ -138,7 +138,7 @@ def test_names_count_where_columns_changed_meanwhile(tmp_path, module, change):
         assert found["old"].to_pylist() == [10, 20, None]
 
 
-def test_rows_that_fit_no_more_are_refused(handles):
+def test_rows_that_fit_no_more_are_rejected(handles):
     first, second = handles
     first.drop_columns(["v"])
     first.add_columns(pa.schema([pa.field("v", pa.string())]))

@@ -1,4 +1,4 @@
-"""Upserts and deletes ask an index on the key where that reads less, and only there.
+"""Upserts and deletes use an index on the key only if that reads less.
 
 What is read is counted, with the index and without, each time by a handle that keeps nothing.
 """
@@ -52,7 +52,7 @@ def upsert_of(ids, **options):
     return work
 
 
-def test_an_upsert_of_few_keys_asks_the_index_and_reads_less(tables):
+def test_an_upsert_of_few_keys_uses_the_index_and_reads_less(tables):
     folder, ids = tables
     asked = read_by(folder / "indexed", upsert_of(ids[:FEW]))
     scanned = read_by(folder / "indexed", upsert_of(ids[:FEW], use_index=False))
@@ -60,7 +60,7 @@ def test_an_upsert_of_few_keys_asks_the_index_and_reads_less(tables):
     assert (asked[2].rows, asked[2].conflicts) == (scanned[2].rows, scanned[2].conflicts)
 
 
-def test_an_upsert_of_many_keys_does_not_ask_the_index(tables):
+def test_an_upsert_of_many_keys_does_not_use_the_index(tables):
     folder, ids = tables
     found = read_by(folder / "indexed", upsert_of(ids[:MANY]))
     scanned = read_by(folder / "indexed", upsert_of(ids[:MANY], use_index=False))
@@ -71,7 +71,7 @@ def test_an_upsert_of_many_keys_does_not_ask_the_index(tables):
     assert found[2].rows == plain[2].rows
 
 
-def test_the_index_would_read_more_where_it_is_not_asked(tables, monkeypatch):
+def test_the_index_is_unused_where_it_would_read_more(tables, monkeypatch):
     folder, ids = tables
     found = read_by(folder / "indexed", upsert_of(ids[:MANY]))
     monkeypatch.setattr(join, "_ROWS_PER_KEY", 1)

@@ -1,4 +1,4 @@
-"""Keys that do not fit in memory are found all the same, in several passes."""
+"""Keys that exceed the memory limit are matched in several passes."""
 
 import tempfile
 from contextlib import closing
@@ -33,7 +33,7 @@ def found_by(passes, wanted):
 
 
 @given(parts=st.lists(TEXTS, max_size=4), wanted=TEXTS, kind=st.sampled_from(["text", "number"]))
-def test_passes_find_what_one_index_finds(parts, wanted, kind):
+def test_several_passes_match_one_index(parts, wanted, kind):
     results = []
     for limit in (1, 2000, 10**9):
         with closing(KeyPasses(limit)) as passes:

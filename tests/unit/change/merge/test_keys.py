@@ -140,6 +140,6 @@ def test_a_hash_depends_on_a_secret():
 
 
 @pytest.mark.parametrize("column", [pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))])
-def test_types_without_bytes_are_refused(column):
+def test_types_without_bytes_are_rejected(column):
     with pytest.raises(UnsupportedError, match="by a key of this type"):
         Keys.of([column])

@@ -1,4 +1,4 @@
-"""Streams longer than memory: what is not needed now is not in memory now.
+"""Merges of streams larger than memory respect the memory limit.
 
 Each program runs in a process of its own, measures the most memory that it ever took, and prints
 by how much that exceeds what it had before.

@@ -1,4 +1,4 @@
-"""A merge does what a loop over dicts does, for every combination of clauses.
+"""Merges match a loop over dicts for every combination of clauses.
 
 The model is SQL's MERGE written down row by row; the tables have several fragments, deleted rows,
 null and repeated keys.
@@ -128,7 +128,7 @@ def table_of(rows, *, stable=False):
     stable=st.booleans(),
     as_stream=st.booleans(),
 )
-def test_a_merge_does_what_the_model_does(table, source, spec, columns, stable, as_stream):
+def test_a_merge_matches_the_model(table, source, spec, columns, stable, as_stream):
     if spec.update_condition is not None:
         columns = SCHEMA.names
     dataset = table_of(table, stable=stable)
@@ -262,17 +262,17 @@ def test_the_primary_key_is_the_default(request):
 
 
 @pytest.mark.parametrize("on", [None, []])
-def test_a_merge_without_key_is_refused(dataset, on):
+def test_a_merge_without_key_is_rejected(dataset, on):
     with pytest.raises(InvalidInputError, match="requires join keys"):
         upsert(dataset, on).execute(source((1, "x", 1)))
 
 
-def test_a_merge_that_changes_nothing_is_refused(dataset):
+def test_a_merge_that_changes_nothing_is_rejected(dataset):
     with pytest.raises(InvalidInputError, match="not configured to change"):
         dataset.merge_insert("k").execute(source((1, "x", 1)))
 
 
-def test_a_key_that_is_nowhere_is_refused(dataset):
+def test_a_key_that_is_nowhere_is_rejected(dataset):
     with pytest.raises(FieldNotFoundError, match="key column 'nope'"):
         upsert(dataset, "nope").execute(source((1, "x", 1)))
     with pytest.raises(FieldNotFoundError, match="the source has no column"):
@@ -291,14 +291,14 @@ def test_matched_rows_that_must_not_be_are_named(dataset):
     assert builder.execute(source((44, "x", 1)))["num_inserted_rows"] == 1
 
 
-def test_columns_that_do_not_fit_are_refused(dataset):
+def test_columns_that_do_not_fit_are_rejected(dataset):
     with pytest.raises(SchemaMismatchError, match="`k` should have type int64"):
         upsert(dataset).execute(pa.table({"k": ["1"]}))
     with pytest.raises(SchemaMismatchError, match="unexpected=\\[z\\]"):
         upsert(dataset).execute(pa.table({"k": [1], "z": [1]}))
 
 
-def test_conditions_that_cannot_be_understood_are_refused(dataset):
+def test_conditions_that_cannot_be_understood_are_rejected(dataset):
     builder = dataset.merge_insert("k").when_matched_update_all("source.q > 1")
     with pytest.raises(ExpressionError, match="No field named q in source"):
         builder.execute(source((1, "x", 1)))
@@ -315,7 +315,7 @@ def test_conditions_that_cannot_be_understood_are_refused(dataset):
         (lambda b: b.data_storage_version("2.1"), "another version"),
     ],
 )
-def test_input_that_cannot_be_done_in_place_is_refused(dataset, change, reason):
+def test_input_that_cannot_be_done_in_place_is_rejected(dataset, change, reason):
     builder = dataset.merge_insert("k").when_matched_update_all().write_mode("rewrite_columns")
     with pytest.raises(OSError, match=reason):
         change(builder).execute(pa.table({"k": [1], "v": ["x"]}))
@@ -331,7 +331,7 @@ def test_only_some_columns_can_be_written_in_place(dataset):
         builder.write_mode("sideways")
 
 
-def test_a_dry_run_says_what_the_run_then_does(dataset):
+def test_a_dry_run_reports_what_the_run_then_does(dataset):
     rows = source((1, "x", 1), (50, "y", 2))
     report = upsert(dataset).execute(rows, dry_run=True)
     assert dataset.latest_version == 1
@@ -349,7 +349,7 @@ def test_a_dry_run_names_the_conflicting_rows(dataset):
     assert conflict.startswith("version 2 (Update): both may have inserted rows with the same keys")
 
 
-def test_what_is_written_uncommitted_can_be_committed(dataset):
+def test_uncommitted_writes_can_be_committed(dataset):
     transaction, did = upsert(dataset).execute_uncommitted(source((1, "x", 1), (50, "y", 2)))
     assert did == {"num_inserted_rows": 1, "num_updated_rows": 1, "num_deleted_rows": 0}
     assert dataset.latest_version == 1

@@ -1,4 +1,4 @@
-"""Rows of a source can be read again, in memory or from a file, and leave nothing behind."""
+"""Source rows can be read repeatedly, from memory or a file, and leave no files."""
 
 import tempfile
 
