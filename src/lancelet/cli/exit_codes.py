@@ -38,6 +38,7 @@ class ExitCode(IntEnum):
 
 
 _OF_ERRORS: Final = (
+    (errors.FieldNotFoundError, ExitCode.USAGE),
     (errors.NotFoundError, ExitCode.NOT_FOUND),
     (errors.AlreadyExistsError, ExitCode.EXISTS),
     (errors.CorruptDataError, ExitCode.CORRUPT),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _SEPARATOR: Final = "  "
 _CELL_MIN: Final = 8
+_ITEMS_MAX: Final = 16
+_ITEMS_SHOWN: Final = 3
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
@@ -114,7 +117,7 @@ class Output:
                 "facts": error.facts,
                 "notes": notes,
             }
-            print(json.dumps(values, default=json_value), file=self.errors)
+            print(json.dumps(_finite(values), default=json_value), file=self.errors)
             return
         print(f"lancelet: {error.message}", file=self.errors)
         for name, value in error.facts.items():
@@ -151,7 +154,7 @@ class Output:
         is_terminal = self.stream.isatty()
         values = list(zip(*rows, strict=True))
         right = [all(_is_number(value) for value in column) for column in values]
-        cells = [[_one_line(cell_text(value)) for value in row] for row in rows]
+        cells = [[_one_line(_short_text(value)) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         if is_terminal:
             import shutil  # noqa: PLC0415 - imported for tables only, to start faster
@@ -175,7 +178,10 @@ class Output:
             writer.write_table(table)
 
     def _json(self, value: Any) -> None:
-        self._line(json.dumps(value, default=json_value, indent=2, ensure_ascii=False))
+        text = json.dumps(
+            _finite(value), default=json_value, indent=2, ensure_ascii=False, allow_nan=False
+        )
+        self._line(text)
 
     def _line(self, text: str) -> None:
         print(text, file=self.stream)
@@ -206,6 +212,19 @@ def cell_text(value: Any) -> str:
     ('', '[1, null]', '0.1')
     """
     return _text(value)
+
+
+def _short_text(value: Any) -> str:
+    """Return a value as text, with the size of binary values and the first items of vectors.
+
+    >>> _short_text(b"abc"), _short_text([0.5] * 384)
+    ('<binary, 3 bytes>', '[0.5, 0.5, 0.5, ... 384 values]')
+    """
+    if isinstance(value, bytes):
+        return f"<binary, {len(value)} bytes>"
+    if isinstance(value, list) and len(value) > _ITEMS_MAX and all(map(_is_number, value)):
+        return f"{_text(value[:_ITEMS_SHOWN])[:-1]}, ... {len(value)} values]"
+    return cell_text(value)
 
 
 def fitted(widths: Sequence[int], total: int) -> list[int]:
@@ -251,6 +270,18 @@ def json_value(value: Any) -> Any:
         case set() | frozenset() | tuple():
             return list(value)
     return str(value)
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot represent by None."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_finite(each) for each in value]
+    return value
 
 
 def _whole_moment(value: Any) -> Any:

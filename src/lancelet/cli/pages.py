@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ from lancelet.cli.table_arguments import (
 from lancelet.dataset.show.display import size_text
 from lancelet.errors import ObjectNotFoundError, UnsupportedError
 from lancelet.file.api import open_file
-from lancelet.file.describe import encoding_text
+from lancelet.file.describe import encoding_text, short_encoding
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_store
@@ -26,7 +25,6 @@ from lancelet.io.store import Store
 from lancelet.table.snapshot import Snapshot
 
 _COLUMNS = ("fragment", "file", "column", "page", "rows", "bytes", "encoding")
-_KIND = re.compile(r"(\w+) \{")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,4 +102,4 @@ def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
     *rest, size, encoding = row
     if not out.is_for_people:
         return row
-    return (*rest, size_text(size), " > ".join(_KIND.findall(encoding)))
+    return (*rest, size_text(size), short_encoding(encoding))

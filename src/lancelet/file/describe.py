@@ -13,6 +13,7 @@ The text is for display only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,6 +29,24 @@ from lancelet.values import dataclass
 
 _INDENT: Final = "    "
 _ENUM_PREFIXES: Final = {"CompressionScheme": "CompressionAlgorithm"}
+_NAME: Final = re.compile(r"([A-Z]\w+) \{")
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WRAPPERS: Final = frozenset(
+    {"PageLayout", "CompressiveEncoding", "ArrayEncoding", "BufferCompression", "Buffer"}
+)
+_LAYOUT_AND_ENCODING: Final = 2
+_SHORT_NAMES: Final = {
+    "MiniBlockLayout": "miniblock",
+    "FullZipLayout": "fullzip",
+    "ConstantLayout": "constant",
+    "BlobLayout": "blob",
+    "PlanarLayout": "planar",
+    "InlineBitpacking": "bitpacked",
+    "OutOfLineBitpacking": "bitpacked",
+    "BitpackedForNonNeg": "bitpacked",
+    "Rle": "run length",
+    "General": "compressed",
+}
 _ENVELOPES: Final[dict[str, type[Message]]] = {
     "/lance.encodings.ArrayEncoding": encodings20_pb.ArrayEncoding,
     "/lance.encodings.ColumnEncoding": encodings20_pb.ColumnEncoding,
@@ -202,6 +221,23 @@ def encoding_text(envelope: bytes) -> str:
         return message_text(kind.FromString(envelope_message.value))
     except DecodeError as error:
         raise CorruptDataError("an encoding cannot be parsed", bytes=len(envelope)) from error
+
+
+def short_encoding(text: str) -> str:
+    """Return the names of the encodings in a description of `encoding_text`, outermost first.
+
+    >>> short_encoding("PageLayout { MiniBlockLayout { Fsst { Variable { Flat {")
+    'miniblock, fsst, variable'
+    """
+    names = [name for name in _NAME.findall(text) if name not in _WRAPPERS]
+    shown = dict.fromkeys(_SHORT_NAMES.get(name, _words(name)) for name in names)
+    if len(shown) > _LAYOUT_AND_ENCODING:
+        shown.pop("flat", None)
+    return ", ".join(shown)
+
+
+def _words(name: str) -> str:
+    return _WORD_START.sub(" ", name).lower()
 
 
 def message_text(message: Message) -> str:

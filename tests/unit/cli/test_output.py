@@ -39,7 +39,7 @@ def test_tables_fit_a_terminal_and_have_a_bold_header(monkeypatch) -> None:
     assert "\x1b" not in plain.getvalue()
 
 
-def test_a_table_without_rows_says_so() -> None:
+def test_a_table_without_rows_is_reported() -> None:
     stream = io.StringIO()
     Output(stream=stream).table(("a",), [])
     assert stream.getvalue() == "no rows\n"
