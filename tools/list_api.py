@@ -191,9 +191,9 @@ def render() -> str:
     names = read_names()
     absent = [name for name in names if not is_done(name)]
     parts = [HEAD.format(version=PYLANCE_VERSION, count=len(names))]
-    parts += ["## Names that are absent\n"]
+    parts += ["## Unsupported names\n"]
     parts += [f"- `{name.module}.{name.path}`" for name in absent] or ["None."]
-    parts += ["\n## Arguments that are absent\n", "| Name | Arguments |", "| --- | --- |"]
+    parts += ["\n## Unsupported arguments\n", "| Name | Arguments |", "| --- | --- |"]
     for name in names:
         lacking = absent_arguments(name)
         if lacking:

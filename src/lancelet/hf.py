@@ -1,4 +1,4 @@
-"""Hugging Face data sets: their splits as one table, and conversion of their columns."""
+"""Hugging Face datasets: their splits as one table, and conversion of their columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 
 
 class HuggingFaceConverter:
-    """Converts columns according to the features of a data set; supports images."""
+    """Converts columns according to the features of a dataset; supports images."""
 
     def __init__(self, ds_info: Mapping[str, Any]) -> None:
-        """Parse the data set info from the schema metadata."""
+        """Parse the dataset info from the schema metadata."""
         self.ds_info = ds_info
 
     def to_pytorch(self, col: str, array: pa.Array) -> list[Any] | None:
@@ -49,7 +49,7 @@ def with_split_column(splits: Mapping[str, Any], column: str = "split") -> pa.Re
     """Return the rows of all splits of a `DatasetDict`, with a column for the split name.
 
     Args:
-        splits: The data sets by split name; all must have the same features.
+        splits: The datasets by split name; all must have the same features.
         column: The name of the new column.
 
     Returns:

@@ -18,9 +18,6 @@ second.
 
 `concurrent.futures.thread` is imported eagerly: it cannot be imported after the main thread has
 ended while other threads still run, and it registers fork handlers when it is loaded.
-
-`load_late` defers large third-party modules: a placeholder provides the names of a smaller module,
-and loads the large one when another name is used.
 """
 
 from __future__ import annotations
@@ -192,7 +189,9 @@ class _LateModule(_SentByName):
 
 
 def load_late(name: str, core: ModuleType) -> None:
-    """Defer loading a module until a name is used that its core module lacks.
+    """Defer loading a large third-party module until a name is used that its core module lacks.
+
+    Until then, a placeholder provides the names of the core module.
 
     Args:
         name: The module, as `package.module`. A loaded module remains unchanged.

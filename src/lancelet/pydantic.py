@@ -1,11 +1,13 @@
 """Tables of Pydantic models: schemas of models, and vector types for fields.
 
-class Item(BaseModel):
-    id: int
-    name: str | None = None
-    vector: Vector(8)
+For example:
 
-pydantic_to_schema(Item)      id int64, name string or null, vector of 8 float32
+    class Item(BaseModel):
+        id: int
+        name: str | None = None
+        vector: Vector(8)
+
+    pydantic_to_schema(Item)      id int64, name string or null, vector of 8 float32
 """
 
 from __future__ import annotations

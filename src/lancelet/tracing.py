@@ -1,7 +1,9 @@
 """Tracing of dataset and file events. Mirrors the pylance module of this name.
 
-capture_trace_events(print)          calls a function for each event
-trace_to_chrome(file="trace.json")   a file for Perfetto or chrome://tracing
+The functions are:
+
+    capture_trace_events(print)          calls a function for each event
+    trace_to_chrome(file="trace.json")   a file for Perfetto or chrome://tracing
 """
 
 from __future__ import annotations

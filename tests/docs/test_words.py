@@ -1,4 +1,4 @@
-"""Goal: the documentation uses established terms, each with one meaning.
+"""Goal: the documentation uses the established terms of the field, each with one meaning.
 
 Messages of errors and warnings, the help of the command line, docstrings of packages that users
 import, and the pages. Code in pages and docstrings is left out.

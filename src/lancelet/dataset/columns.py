@@ -223,7 +223,7 @@ class EvolutionMethods:
             reader_schema: The schema of the new rows, if they have none.
             batch_size: The number of rows per batch.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             ExpressionError: If the expression is invalid or refers to an unknown column.
@@ -263,7 +263,7 @@ class EvolutionMethods:
             left_on: The key column of the dataset; may be `_rowid` or `_rowaddr`.
             right_on: The key column of `data_obj`; by default the same name.
             schema: The schema of `data_obj`, if it has none.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             InvalidInputError: If the key column does not exist, or a new column already exists.
@@ -289,7 +289,7 @@ class EvolutionMethods:
 
         Args:
             alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -314,7 +314,7 @@ class EvolutionMethods:
 
         Args:
             columns: The paths to drop.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -340,7 +340,7 @@ class EvolutionMethods:
         Args:
             values: The new columns by fragment id, with one row per live row. All fragments must
                 have the same columns.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
@@ -368,7 +368,7 @@ class EvolutionMethods:
         already has stable row ids.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.

@@ -350,7 +350,7 @@ class MergeInsertBuilder:
             data_obj: The source rows, in any form that `write_dataset` accepts.
             schema: The schema to convert the rows to.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The numbers of inserted, updated and deleted rows; with `dry_run`, the `ChangeReport`.
@@ -413,7 +413,7 @@ class MergeInsertBuilder:
 
         Args:
             new_data: The source rows.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The row counts; with `dry_run`, the `ChangeReport`.
@@ -565,7 +565,7 @@ class MutationMethods:
         Args:
             data: The rows, in any form that `write_dataset` accepts.
             mode: `append` or `overwrite`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Further arguments of `write_dataset`.
 
         Raises:
@@ -603,7 +603,7 @@ class MutationMethods:
             conflict_retries: The number of retries if concurrent commits changed the same rows.
             retry_timeout: The time limit of retries.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             A dict with `num_deleted_rows`; with `dry_run`, the `ChangeReport`.
@@ -631,7 +631,7 @@ class MutationMethods:
         """Delete all rows.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If concurrent commits changed the same rows in every attempt.
@@ -669,7 +669,7 @@ class MutationMethods:
             retry_timeout: The time limit of retries.
             data_storage_version: The version of new data files; by default the dataset's.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             A dict with `num_rows_updated`; with `dry_run`, the `ChangeReport`.

@@ -1,6 +1,8 @@
 """Column slices: the same rows of several columns that are read as one (see `bundle`).
 
-three columns of 10 rows, rows 4 and 5     start 4 14 24     count 2
+For example:
+
+    three columns of 10 rows, rows 4 and 5     start 4 14 24     count 2
 """
 
 from __future__ import annotations

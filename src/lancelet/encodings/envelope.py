@@ -1,7 +1,9 @@
 """The envelope of every page message: a type URL and the serialized message.
 
-type_url  "/lance.encodings21.PageLayout"
-value     the serialized PageLayout
+For example:
+
+    type_url  "/lance.encodings21.PageLayout"
+    value     the serialized PageLayout
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class _LeafReader:
                 multiple_of=multiple,
             )
         self.bounds: Int64s = to_bounds(length // multiple)
-        # Arrays of Arrow dictionary types have the dictionary of one page.
+        # A DictionaryArray has a single dictionary, so pages are not merged into runs.
         is_dictionary = pa.types.is_dictionary(leaf.data_type)
         self._run_pages = _runs(pages, None if is_dictionary else page_key)
         self._run_bounds = self.bounds[self._run_pages]

@@ -1,4 +1,4 @@
-r"""Evaluate bound expressions over batches, column by column.
+"""Evaluate bound expressions over batches, column by column.
 
     batch        a [1, 2, null]        b ["x", "y", "z"]
     a > 1        [false, true, null]
@@ -10,21 +10,6 @@ Constants remain scalars, and pyarrow kernels compute whole columns. Expressions
 
 Floats are compared in total order: all NaN are equal and greater than infinity, and -0.0 equals
 0.0.
-
-Lists and structs are compared row by row; nulls within them are equal values:
-
-    [1, 2] = [1, 2]       true        [1, null] = [1, null]      true
-    [1]    = [1, 2]       false       null = [1]                 null
-
-The items of lists of equal length are compared in one flat array. The running count of differing
-items then determines the lists that differ.
-
-LIKE patterns consist of `%` (any sequence of characters) and `_` (any one character):
-
-    'a%'          starts with a            'a\%'     the text a%
-    'a!%' ESCAPE '!'                       the text a% too
-
-For the Arrow kernel, all patterns are rewritten to use the backslash as the escape character.
 """
 
 from __future__ import annotations
@@ -373,7 +358,13 @@ def _case(case: ex.Case, batch: _Batch) -> Value:
 
 
 def nested_equal(left: Value, right: Value) -> Value:
-    """Return whether lists or structs are equal; null where an operand is null."""
+    """Return whether lists or structs are equal; null where an operand is null.
+
+    Nulls within lists and structs are equal values:
+
+        [1, 2] = [1, 2]       true        [1, null] = [1, null]      true
+        [1]    = [1, 2]       false       null = [1]                 null
+    """
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return nested_equal(pa.array([left], left.type), pa.array([right], right.type))[0]
     num_rows = len(right) if isinstance(left, pa.Scalar) else len(left)
@@ -411,6 +402,7 @@ def _same_structs(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Compare lists of equal length by the running count of differing items in a flat array."""
     lengths = [
         pc.fill_null(pc.list_value_length(side), -1).cast(pa.int64()) for side in (left, right)
     ]
@@ -432,7 +424,13 @@ def _running_total(counts: pa.Array) -> Any:
 
 
 def match_like(values: Value, pattern: Value, escape: str, *, ignore_case: bool) -> Value:
-    """Return whether strings or byte strings match a constant pattern."""
+    r"""Return whether strings or byte strings match a constant LIKE pattern.
+
+    `%` matches any sequence of characters, `_` any one character:
+
+        'a%'          starts with a            'a\%'     the text a%
+        'a!%' ESCAPE '!'                       the text a% too
+    """
     text = constant(pattern, "the pattern of LIKE")
     if text is None:
         return pa.scalar(None, pa.bool_())

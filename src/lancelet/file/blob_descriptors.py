@@ -1,10 +1,12 @@
 """Blob descriptors: columns that reference blobs instead of containing them.
 
-null
-packed       blob id 7, position 5, size 6      a range of a shared sidecar file
-dedicated    blob id 3, size 99                 a sidecar file with a single blob
-inline       the bytes                          written to the data file
-managed      a path, position 1, size 2         a range of an existing object of the table
+The kinds of descriptor are:
+
+    null
+    packed       blob id 7, position 5, size 6      a range of a shared sidecar file
+    dedicated    blob id 3, size 99                 a sidecar file with a single blob
+    inline       the bytes                          written to the data file
+    managed      a path, position 1, size 2         a range of an existing object of the table
 """
 
 from __future__ import annotations

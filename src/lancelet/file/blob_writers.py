@@ -1,8 +1,10 @@
 """Writing blobs to sidecar files before the rows that reference them.
 
-packed = session.open_packed_blob_writer("data/abc.lance", blob_id=1)
-packed.write_blobs(pa.array([b"ab", None, b"c"]))     "abc" in the sidecar file
-packed.finish_array("image")                          0:2, null, 2:3 as a column
+For example:
+
+    packed = session.open_packed_blob_writer("data/abc.lance", blob_id=1)
+    packed.write_blobs(pa.array([b"ab", None, b"c"]))     "abc" in the sidecar file
+    packed.finish_array("image")                          0:2, null, 2:3 as a column
 """
 
 from __future__ import annotations

@@ -354,7 +354,7 @@ def _reduced(bounds: ZoneBounds, runs: Sequence[tuple[int, int]]) -> tuple[pa.Ar
     """Return the minimum and maximum of each run of zones."""
     minimum = _reduce(pc.min, bounds.minimum, runs)
     maximum = _reduce(pc.max, bounds.maximum, runs)
-    # If a zone with values has no maximum, its run has none.
+    # A run has no maximum if any of its non-empty zones lacks one.
     unbounded = np.asarray(bounds.minimum.is_valid()) & np.asarray(bounds.maximum.is_null())
     if unbounded.any():
         lost = pa.array([bool(unbounded[start:stop].any()) for start, stop in runs])

@@ -109,7 +109,7 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether values are stored outside of pages, in either generation of blobs.
+        """Whether this is a blob field (v1 or v2).
 
         Like the reference, only the presence of the key counts: the value `false` also makes a
         blob.

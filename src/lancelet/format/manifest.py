@@ -177,7 +177,7 @@ class Manifest:
         ]
 
     def with_flags(self, *, version: int | None = None) -> Self:
-        """Return the manifest with the flags of its content, and optionally another version."""
+        """Return a copy with recomputed feature flags and, optionally, a new version."""
         fragments = self.fragments
         reader, writer = commit_flags(
             self.reader_flags,

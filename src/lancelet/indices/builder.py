@@ -1,9 +1,12 @@
 """Distributed training and building of vector indices, compatible with pylance.
 
-train_ivf                      train an IvfModel train_pq                       train a PqModel
-transform_vectors              write row ids, partitions and PQ codes of fragments to a file
-shuffle_transformed_vectors    sort these rows by partition load_shuffled_vectors          commit an
-index of the sorted files
+The steps are:
+
+    train_ivf                      train an IvfModel
+    train_pq                       train a PqModel
+    transform_vectors              write row ids, partitions and PQ codes of fragments to a file
+    shuffle_transformed_vectors    sort these rows by partition
+    load_shuffled_vectors          commit an index of the sorted files
 """
 
 from __future__ import annotations

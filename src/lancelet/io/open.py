@@ -1,8 +1,10 @@
 """Creation of the store for a URI.
 
-open_store("s3://bucket/t.lance/data/a.lance")   the store of the bucket, "t.lance/data/a.lance"
-open_folder("s3://bucket/t.lance")               a store with the root t.lance
-open_store("hf://datasets/org/name/t.lance")     a scheme that only fsspec supports
+For example:
+
+    open_store("s3://bucket/t.lance/data/a.lance")   the store of the bucket, "t.lance/data/a.lance"
+    open_folder("s3://bucket/t.lance")               a store with the root t.lance
+    open_store("hf://datasets/org/name/t.lance")     a scheme that only fsspec supports
 """
 
 from __future__ import annotations

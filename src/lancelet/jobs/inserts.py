@@ -27,7 +27,7 @@ from lancelet.values import dataclass
 
 
 class OnChange(Enum):
-    """The handling of versions that changed or replaced rows."""
+    """How to handle versions that update or overwrite rows."""
 
     FAIL = "fail"
     SKIP = "skip"

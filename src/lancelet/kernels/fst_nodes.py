@@ -1,7 +1,7 @@
 """Node format of finite-state transducers (FST) from keys to numbers, used by text indices.
 
-node          outputs, distances and bytes of its transitions, sizes, state; read backwards
-transition    a byte, an output to add, the distance to the target node
+    node          outputs, distances and bytes of its transitions, sizes, state; read backwards
+    transition    a byte, an output to add, the distance to the target node
 
 Kernels read and write whole transducers; this module is shared with code that walks them.
 """

@@ -1,9 +1,9 @@
 """HNSW graphs as arrays, and shared parts of the graph kernels.
 
-nodes          0 1 2 | 2        the vectors of level 0, then those of level 1
-level_offsets  0 3 4
-offsets        0 2 4 6 6        start of each node's list in `neighbors`
-neighbors      2 1 0 2 0 1
+    nodes          0 1 2 | 2        the vectors of level 0, then those of level 1
+    level_offsets  0 3 4
+    offsets        0 2 4 6 6        start of each node's list in `neighbors`
+    neighbors      2 1 0 2 0 1
 
 Graphs are built by inserting batches of vectors. Vectors of a batch do not see each other, so they
 can be inserted in parallel, and the graph is independent of the number of threads.

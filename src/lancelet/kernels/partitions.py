@@ -1,8 +1,8 @@
 """Parameters of the top-k search in partitions of a vector index.
 
-codes     of a whole segment, partition by partition
-query     scoring parameters
-rows      address of each row, and whether it is allowed
+    codes     of a whole segment, partition by partition
+    query     scoring parameters
+    rows      address of each row, and whether it is allowed
 
 Code kinds, where `c` is the code of a row:
 

@@ -1,10 +1,10 @@
 """Posting lists of a query, as block ranges of shared arrays.
 
-blocks     a0 a1 a2 c0 c1 b0      list a has 300 documents, list b 12; c is not in the query
-first      0 5                    first block of each list
-stop       3 6
-last_docs  127 255 299 .. 80      last document of each block
-block_max  1.4 0.9 1.7 .. 1.1     maximum weight in each block, before the idf
+    blocks     a0 a1 a2 c0 c1 b0      list a has 300 documents, list b 12; c is not in the query
+    first      0 5                    first block of each list
+    stop       3 6
+    last_docs  127 255 299 .. 80      last document of each block
+    block_max  1.4 0.9 1.7 .. 1.1     maximum weight in each block, before the idf
 
 The list of a frequent token may have document weights: a byte per document, 0 if the list does not
 contain it, else its weight, rounded up. They avoid decoding and do not affect results.

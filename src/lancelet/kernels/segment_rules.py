@@ -80,7 +80,7 @@ class ClusterPart(IntEnum):
 
 
 def complex_class(language: Language, part: ClusterPart) -> int:
-    """Return the class of a language's characters with a cluster part.
+    """Return the character class of a language and cluster part.
 
     >>> complex_class(Language.THAI, ClusterPart.MARK)
     41

@@ -1,6 +1,8 @@
 """The registry of kernels: each implementation has one module per topic.
 
-bind("lancelet.kernels.native")["crc32c"]     the function in `kernels/native/checksum.py`
+For example:
+
+    bind("lancelet.kernels.native")["crc32c"]     the function in `kernels/native/checksum.py`
 """
 
 from __future__ import annotations

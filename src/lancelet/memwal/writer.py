@@ -1,8 +1,8 @@
 """Write to a shard: rows are stored in memory and in the log, and flushed as tables.
 
-open     convert unflushed log entries to the schema of the table, then claim the shard
-put      write the rows to the log, then to memory; they are durable on return
-flush    write the rows in memory as a table, and publish it in the state of the shard
+    open     convert unflushed log entries to the schema of the table, then claim the shard
+    put      write the rows to the log, then to memory; they are durable on return
+    flush    write the rows in memory as a table, and publish it in the state of the shard
 
 Puts are thread-safe. One thread at a time writes to the store, including the pending puts of other
 threads, so that many small puts share a log entry:

@@ -1,6 +1,8 @@
 """Namespaces with the API of pylance's native module: requests and responses are dicts.
 
-PyDirectoryNamespace(root="tables").list_tables({"id": []})     {"tables": [...], ...}
+For example:
+
+    PyDirectoryNamespace(root="tables").list_tables({"id": []})     {"tables": [...], ...}
 """
 
 from __future__ import annotations

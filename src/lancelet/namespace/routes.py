@@ -1,6 +1,8 @@
 """The HTTP routes of namespace operations, from the REST specification.
 
-count_table_rows   POST /v1/table/{id}/count_rows   a JSON object; returns a number
+For example:
+
+    count_table_rows   POST /v1/table/{id}/count_rows   a JSON object; returns a number
 """
 
 from __future__ import annotations

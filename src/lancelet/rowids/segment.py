@@ -37,11 +37,11 @@ class Range:
     stop: int
 
     def __len__(self) -> int:
-        """Return the count of numbers."""
+        """Return the number of row ids."""
         return self.stop - self.start
 
     def to_array(self) -> UInt64s:
-        """Return the numbers as an array."""
+        """Return the row ids as an array."""
         return np.arange(self.start, self.stop, dtype=np.uint64)
 
 
@@ -54,11 +54,11 @@ class RangeWithHoles:
     holes: UInt64s
 
     def __len__(self) -> int:
-        """Return the count of numbers."""
+        """Return the number of row ids."""
         return self.stop - self.start - len(self.holes)
 
     def to_array(self) -> UInt64s:
-        """Return the numbers as an array."""
+        """Return the row ids as an array."""
         present = np.ones(self.stop - self.start, np.bool_)
         present[(self.holes - np.uint64(self.start)).astype(np.int64)] = False
         return _numbers_at(present, self.start)
@@ -73,11 +73,11 @@ class RangeWithBitmap:
     bitmap: Bytes
 
     def __len__(self) -> int:
-        """Return the count of numbers."""
+        """Return the number of row ids."""
         return int(self._present().sum())
 
     def to_array(self) -> UInt64s:
-        """Return the numbers as an array."""
+        """Return the row ids as an array."""
         return _numbers_at(self._present(), self.start)
 
     def _present(self) -> npt.NDArray[np.bool_]:
@@ -93,11 +93,11 @@ class Numbers:
     is_sorted: bool
 
     def __len__(self) -> int:
-        """Return the count of numbers."""
+        """Return the number of row ids."""
         return len(self.values)
 
     def to_array(self) -> UInt64s:
-        """Return the numbers as an array."""
+        """Return the row ids as an array."""
         return self.values
 
 

@@ -276,5 +276,5 @@ def _conjuncts(expression: Expression) -> tuple[Expression, ...]:
 
 
 def index_nodes(part: ChosenPart) -> tuple[str, ...]:
-    """Return the plan nodes of the indices of a part."""
+    """Return the plan nodes of the indices that evaluate a part."""
     return tuple(index_node(index.name) for index in part.indices)

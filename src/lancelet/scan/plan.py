@@ -3,19 +3,10 @@
     columns ["id", "name"], filter "age > 30 AND _rowid < 7 AND 1 = 1"
 
     steps       _rowid < 7      reads nothing
-                    age > 30        reads age for the remaining rows
-                then        id, name        for the remaining rows
+                age > 30        reads age for the remaining rows
+    then        id, name        for the remaining rows
 
 Plans are immutable. Planning performs no reads, except through indices.
-
-Filters that compare columns with constants are frequent and have a fast path:
-
-    id = 5                  Plain("id", =, 5)       of int32: Comparison(=, id, 5)
-    n >= 3 AND s < 'ab'     Plain("n", >=, 3), Plain("s", <, "ab")
-    id = 5 + 1              not supported: compiled in full
-
-The first filter of each form is compiled both ways. The fast path is used for other constants only
-if both results were equal.
 """
 
 from __future__ import annotations
@@ -237,7 +228,11 @@ def _filter_of(
 def _plain(
     snapshot: Snapshot, plain: tuple[Plain, ...], written: str
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
-    """Return a filter of simple comparisons; the first one of each form is compiled in full."""
+    """Return a filter of simple comparisons.
+
+    The first filter of each form is compiled both ways. The fast path is used for other constants
+    only if both results were equal.
+    """
     key = ("plain filter", *(part.form for part in plain))
     template = cached_by_schema(snapshot, key, lambda: _template_of(snapshot, plain, written))
     return (template and template.of(plain)) or _compiled(snapshot, written)
@@ -332,7 +327,14 @@ def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A comparison of a column with an integer or string constant."""
+    """A comparison of a column with an integer or string constant.
+
+    Filters of such comparisons are frequent and have a fast path:
+
+        id = 5                  Plain("id", =, 5)       of int32: Comparison(=, id, 5)
+        n >= 3 AND s < 'ab'     Plain("n", >=, 3), Plain("s", <, "ab")
+        id = 5 + 1              not supported: compiled in full
+    """
 
     column: str
     operator: Operator

@@ -5,23 +5,12 @@
     1        8     20    0               unknown: read
     2        16    20    0               true for all rows: not evaluated
 
-
-
 For each expression, a `Verdict` holds the boolean values its rows can have in each zone, as three
 arrays. AND, OR and NOT combine verdicts. Bounds may be inexact, for example truncated strings, and
 may be missing.
 
 Float bounds exclude NaN, which is greater than every number: unless a zone is known to be free of
 NaN, its maximum counts as missing.
-
-The row ranges of a fragment follow from the zones of its files:
-
-    zones of 8192 rows    a in [1, 9]   a in [5, 30]   a in [40, 70]
-    a > 35                no            no             maybe
-    rows to read          16384 .. 20000
-
-Columns with different zone sizes are pruned separately. If pages of a column have fewer rows than
-zones, which is common for large values, page statistics are used too.
 """
 
 from __future__ import annotations
@@ -366,7 +355,15 @@ class _ZoneGroup:
 def candidate_ranges(
     reader: FragmentReader, steps: Sequence[FilterStep], snapshot: Snapshot
 ) -> list[RowRange]:
-    """Return the ascending row ranges of a fragment that can match all steps."""
+    """Return the ascending row ranges of a fragment that can match all steps.
+
+        zones of 8192 rows    a in [1, 9]   a in [5, 30]   a in [40, 70]
+        a > 35                no            no             maybe
+        rows to read          16384 .. 20000
+
+    Columns with different zone sizes are pruned separately. If pages of a column have fewer rows
+    than zones, which is common for large values, page statistics are used too.
+    """
     ranges = [RowRange(0, reader.num_rows)] if reader.num_rows else []
     if reader.num_rows < _ROWS_MIN or (_is_small(snapshot) and _are_narrow(steps)):
         return ranges

@@ -1,7 +1,9 @@
 """Read rows by address, in any order and with duplicates.
 
-addresses   2<<32|5, 7, 2<<32|1        grouped   fragment 2: 5, 1   fragment 0: 7
-rows read   by fragment, then returned in the requested order
+For example:
+
+    addresses   2<<32|5, 7, 2<<32|1        grouped   fragment 2: 5, 1   fragment 0: 7
+    rows read   by fragment, then returned in the requested order
 """
 
 from __future__ import annotations

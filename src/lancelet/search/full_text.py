@@ -1,11 +1,13 @@
 """Full-text queries, with the same classes as pylance.
 
-MatchQuery("red fox", "text")                     any of the terms, scores are summed
-PhraseQuery("red fox", "text", slop=1)            the terms in order, with at most one token between
-BoostQuery(positive, negative)                    demotes rows that match the negative query
-MultiMatchQuery("fox", ["title", "text"])         the best score of several columns
-CombinedFieldsQuery("ada lovelace", ["first", "last"])    several columns scored as one text
-BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
+The classes are:
+
+    MatchQuery("red fox", "text")                     any of the terms, scores are summed
+    PhraseQuery("red fox", "text", slop=1)            the terms in order, at most one token between
+    BoostQuery(positive, negative)                    demotes rows that match the negative query
+    MultiMatchQuery("fox", ["title", "text"])         the best score of several columns
+    CombinedFieldsQuery("ada lovelace", ["first", "last"])    several columns scored as one text
+    BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
 """
 
 from __future__ import annotations

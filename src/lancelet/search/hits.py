@@ -1,9 +1,11 @@
 """Search hits: row addresses with scores, best first.
 
-addresses         7    3    9
-scores            0.0  0.4  0.4    distances: smaller is better, then the smaller row address
-queries           0    0    0      the query index in a batch of queries
-element_indices   [2]  [0]  [1]    the matching list element, if elements are searched
+For example:
+
+    addresses         7    3    9
+    scores            0.0  0.4  0.4    distances: smaller is better, then the smaller row address
+    queries           0    0    0      the query index in a batch of queries
+    element_indices   [2]  [0]  [1]    the matching list element, if elements are searched
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Combination of the rows and scores of query clauses; all arrays are sorted by row.
 
-must      rows 1 2 5    scores 2 1 3
-should    rows 2 7      scores 4 1
-result    rows 1 2 5    scores 2 5 3
+For example:
+
+    must      rows 1 2 5    scores 2 1 3
+    should    rows 2 7      scores 4 1
+    result    rows 1 2 5    scores 2 5 3
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Scans with a search: filter and limit the hits, and read the columns of the remaining rows.
 
-hits        addresses and distances, best first
-filtered    after the search, or before it with a prefilter
-limited     offset and limit
-read        the requested columns of these rows, and `_distance`
+The steps are:
+
+    hits        addresses and distances, best first
+    filtered    after the search, or before it with a prefilter
+    limited     offset and limit
+    read        the requested columns of these rows, and `_distance`
 """
 
 from __future__ import annotations

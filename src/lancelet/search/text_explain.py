@@ -1,7 +1,9 @@
 """Explanation of full-text scores by token.
 
-fox    3 times in 120 tokens, in 40 of 9,000 documents    idf 5.4, score 7.9
-red    1 time                                             idf 1.2, score 1.1
+For example:
+
+    fox    3 times in 120 tokens, in 40 of 9,000 documents    idf 5.4, score 7.9
+    red    1 time                                             idf 1.2, score 1.1
 """
 
 from __future__ import annotations

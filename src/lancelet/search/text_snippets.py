@@ -1,6 +1,8 @@
 """Text snippets that contain the tokens of a query.
 
-MatchQuery("fox", "text") & MatchQuery("red", "title")      in column text: fox
+For example:
+
+    MatchQuery("fox", "text") & MatchQuery("red", "title")      in column text: fox
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def migrate(
 ) -> Finished:
     """Rewrite a table in another file version, as its next version.
 
-    Rows get new ids and indexes are not kept. Older versions are unchanged.
+    Rows get new ids and indices are dropped. Older versions are unchanged.
     """
     job, table = begin(uri, running)
     version = FileVersion.parse(data_storage_version)

@@ -5,7 +5,7 @@
     texts                    ["red fox", "blue dog"]      one search per row
 
 A kind of search parses queries from a data frame column or from an argument and creates the
-searches. A worker opens the table and its indexes once for all queries.
+searches. A worker opens the table and its indices once for all queries.
 """
 
 from __future__ import annotations

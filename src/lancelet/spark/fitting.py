@@ -1,4 +1,4 @@
-"""Casting values of a data frame to the types of a table's columns.
+"""Cast data frame columns to the table schema.
 
     struct<b: int, a: int>        {b: 2, a: 1}
     struct<a: bigint, b: bigint>  {a: 1, b: 2} by name, {a: 2, b: 1} by position

@@ -1,4 +1,4 @@
-"""Building and updating indexes on Spark.
+"""Building and updating indices on Spark.
 
     create_index(uri, "id", "BTREE", spark=spark)
     create_index(uri, "v", "IVF_PQ", metric="cosine",
@@ -78,14 +78,14 @@ def optimize_indices(
     bytes_per_task: int | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Update indexes in one commit, each in one or more tasks.
+    """Update indices in one commit, each in one or more tasks.
 
     Args:
         uri: The table.
-        names: The indexes to update, by default all.
+        names: The indices to update, by default all.
         num_indices_to_merge: The number of the latest segments to merge with new rows, by default
             one; with 0 new rows get a new segment.
-        retrain: Whether to rebuild the indexes from all rows.
+        retrain: Whether to rebuild the indices from all rows.
         bytes_per_task: The approximate number of bytes of unindexed rows that a task reads.
         running: See `Running`.
     """

@@ -1,7 +1,9 @@
 """Loads files into a table, as `lancelet ingest` does.
 
-parquet, delta, files     by `convert`, in tasks of lancelet, with Arrow's types csv, json, orc, ...
-by Spark's reader of that name and `write`
+The format determines the reader:
+
+    parquet, delta, files     by `convert`, in tasks of lancelet, with Arrow's types
+    csv, json, orc, ...       by Spark's reader of that name and `write`
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ MakeSearch = Callable[[Snapshot, dict[str, Any], int], Search]
 
 
 class LanceVectorSearch:
-    """The nearest rows of a query vector; the keys of `nearest` are arguments too."""
+    """Return the nearest rows to a query vector. Accepts the keys of `nearest` as arguments."""
 
     @staticmethod
     def analyze(

@@ -5,7 +5,7 @@
     rebased   on version 7
     manifest  of version 8, put if absent
               exists?     another writer has version 8; check it, build version 9
-              no reply?   search for our transaction id, then try again
+              no response? search for our transaction id, then try again
     verify    if another writer had version 8 and it was cleaned up, ours is too late; try again
 
 Readers see no change before that put, and a failed commit needs no rollback: the files of a failed
@@ -152,7 +152,7 @@ def commit(
         CommitContentionError: Other writers published a version first in every attempt.
         CommittedFilesMissingError: Data, deletion or index files of the transaction were removed,
             for example by a cleanup with a wrong clock or after a pause of days.
-        CommitOutcomeUnknownError: The store lost its reply and the version cannot be checked, or
+        CommitOutcomeUnknownError: The response was lost and the version cannot be checked, or
             versions were removed without a record.
         DatasetNotFoundError: There is no table, or it was moved or dropped since it was read.
     """
@@ -186,7 +186,7 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
         try:
             published = _attempt(location, resolver, options)
         except (StorageError, CommitConflictError, AlreadyExistsError) as error:
-            # A put without a reply may have published the version despite the error.
+            # A put without a response may have published the version despite the error.
             if resolver.unknown_outcome is None:
                 raise
             raise resolver.unknown_outcome from error
@@ -420,7 +420,7 @@ def _publish(
     """Write the manifest under the name of its version, in the request that decides the commit.
 
     Returns None if the name is or was used by another version, and the caller reloads the latest
-    version. The same applies if the reply was lost and the version does not exist; `resolver` then
+    version. The same applies if the response was lost and the version is absent; `resolver` then
     records the version as pending.
     """
     transaction, store = prepared.transaction, location.store
@@ -513,7 +513,7 @@ def _stamped(prepared: PreparedCommit, watermark: BatchWatermark | None) -> Mani
 
 
 def _load_if_ours(ours: Snapshot) -> Snapshot | None:
-    """Return the stored version if it contains our transaction, after a lost reply."""
+    """Return the stored version if it contains our transaction, after a lost response."""
     try:
         stored = open_snapshot(ours.location, ours.version)
     except NotFoundError:

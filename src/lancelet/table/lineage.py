@@ -1,8 +1,9 @@
 """Row ids and row versions of a fragment, from any of their storage forms.
 
-inline      in the fragment's entry of the manifest external    in a byte range of another file, in
-older tables spilled     a column of the fragment's data files, under a negative field id absent
-the row id is the row address; the version is 1
+    inline      in the fragment's entry of the manifest
+    external    in a byte range of another file, in older tables
+    spilled     a column of the fragment's data files, under a negative field id
+    absent      the row id is the row address; the version is 1
 
 Fragments of a table with stable row ids must have row ids: otherwise its indices would return other
 rows, and a moved row could get the id of another row.

@@ -1,21 +1,4 @@
-"""Complete the metadata of rows and fragments that a commit rewrites.
-
-Tables with stable row ids record for each row the version that created it. An update moves rows
-with their ids; if the writer omits their created versions, these are copied from the previous
-fragments:
-
-    fragment 0   ids 0 1 2 3   created 1 1 1 1
-    fragment 4   ids 4 5       created 2 2
-    moved        ids 5 1 and a row without id, which the update inserts
-                               created 2 1 and the new version
-
-Row counts that the manifest lacks are read from the files and recorded in the next commit:
-
-    read        fragment 0, physical rows 0, deletion file of 0 rows
-    committed   fragment 0, physical rows 10, deletion file of 2 rows
-
-The first releases of the reference omitted both counts.
-"""
+"""Complete the metadata of the rows and fragments of a commit: created versions, row counts."""
 
 from __future__ import annotations
 
@@ -39,6 +22,15 @@ from lancelet.values import replace
 
 def with_creation_versions(operation: Operation, before: Snapshot, version: int) -> Operation:
     """Return an operation whose moved rows have created versions.
+
+    Tables with stable row ids record for each row the version that created it. An update moves
+    rows with their ids; if the writer omits their created versions, these are copied from the
+    previous fragments:
+
+        fragment 0   ids 0 1 2 3   created 1 1 1 1
+        fragment 4   ids 4 5       created 2 2
+        moved        ids 5 1 and a row without id, which the update inserts
+                                   created 2 1 and the new version
 
     `before` is the preceding version and `version` the new one. Rows whose ids are not found, and
     rows without ids, are created in `version`.
@@ -98,7 +90,13 @@ def _with_history(fragment: Fragment, sources: _Sources, version: int) -> Fragme
 
 
 def with_counted_rows(state: State, location: TableLocation) -> State:
-    """Return the state to commit, with missing row counts read from the files."""
+    """Return the state to commit, with missing row counts read from the files.
+
+        read        fragment 0, physical rows 0, deletion file of 0 rows
+        committed   fragment 0, physical rows 10, deletion file of 2 rows
+
+    The first releases of the reference omitted both counts.
+    """
     fragments = state.manifest.fragments
     if fragments.is_counted.all():
         return state

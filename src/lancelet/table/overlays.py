@@ -1,7 +1,9 @@
 """Find fragments whose overlays are newer than an index segment.
 
-index on price, built from version 3   fragment 7 has an overlay of price from version 5 search on
-price                        fragment 7 is searched as if it were not indexed
+For example:
+
+    index on price, built from version 3   fragment 7 has an overlay of price from version 5
+    search on price                        fragment 7 is searched as if it were not indexed
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Create, update, list, open and delete tags and branches.
 
-t.lance                       the main branch, which stores all tags and branches
-t.lance/_refs/tags/v1.json    tag v1: version 2 of branch dev/x
-t.lance/tree/dev/x            branch dev/x: a shallow clone with its own versions
+For example:
+
+    t.lance                       the main branch, which stores all tags and branches
+    t.lance/_refs/tags/v1.json    tag v1: version 2 of branch dev/x
+    t.lance/tree/dev/x            branch dev/x: a shallow clone with its own versions
 """
 
 from __future__ import annotations

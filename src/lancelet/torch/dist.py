@@ -1,6 +1,8 @@
 """Rank and world size of this process, including the workers of a data loader.
 
-2 machines, 3 workers each      machine 1, worker 2      rank 5 of 6
+For example:
+
+    2 machines, 3 workers each      machine 1, worker 2      rank 5 of 6
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Windows of consecutive rows, for time series and video frames.
 
-size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 | 5 6 7
+For example:
+
+    size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 | 5 6 7
 """
 
 from __future__ import annotations

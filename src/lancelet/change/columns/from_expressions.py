@@ -5,15 +5,6 @@
     {"l.item.v": "u * 2"}   a field of the structs in l; the expression refers to their fields
 
 Columns with the constant value null are not written if the format permits that.
-
-The nullability of a result is derived from the nullability of the columns:
-
-a not null, n nullable
-a + 1            never null, since failing computations raise
-a + n            may be null
-n IS NULL        never null
-coalesce(n, 0)   never null
-upper(a)         assumed to be nullable, like all other functions
 """
 
 from __future__ import annotations
@@ -179,7 +170,16 @@ def _walk(prefix: Path, fields: tuple[Field, ...]) -> Iterator[tuple[Path, Field
 
 
 def may_be_null(expression: Expression, names: pa.Schema) -> bool:
-    """Return whether a bound expression over columns of `names` may be null."""
+    """Return whether a bound expression over columns of `names` may be null.
+
+    For a column `a` that is not nullable, and a nullable column `n`:
+
+        a + 1            never null, since failing computations raise
+        a + n            may be null
+        n IS NULL        never null
+        coalesce(n, 0)   never null
+        upper(a)         assumed to be nullable, like all other functions
+    """
     match expression:
         case Literal(scalar):
             return not scalar.is_valid

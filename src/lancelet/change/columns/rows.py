@@ -6,12 +6,6 @@
     written   a a b c c       the values in the file
 
 Deleted rows are not passed to functions, since their values may be invalid.
-
-`RowSupply` divides a stream into batches of requested sizes:
-
-stream   [1 2] [3 4 5]
-take 3   [1 2] [3]
-take 1   [4]
 """
 
 from __future__ import annotations
@@ -115,7 +109,14 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 class RowSupply:
-    """A stream of rows from which callers take any number of rows in order."""
+    """A stream of rows from which callers take any number of rows in order.
+
+    For example:
+
+        stream   [1 2] [3 4 5]
+        take 3   [1 2] [3]
+        take 1   [4]
+    """
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None

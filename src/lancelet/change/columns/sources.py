@@ -1,9 +1,11 @@
 """Sources of the values of new columns.
 
-Expressions   {"b": "a + 1"}              computed from existing columns
-Function      a function over batches     called with the live rows, batch by batch
-Rows          a stream of batches         one row for each live row, in the order of the table
-Nulls         a schema                    null in every row; no files are written
+The sources are:
+
+    Expressions   {"b": "a + 1"}              computed from existing columns
+    Function      a function over batches     called with the live rows, batch by batch
+    Rows          a stream of batches         one row for each live row, in the order of the table
+    Nulls         a schema                    null in every row; no files are written
 """
 
 from __future__ import annotations

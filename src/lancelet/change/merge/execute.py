@@ -5,9 +5,9 @@ read the source -> match keys -> select actions -> write rows -> commit
 
 Written rows combine the values of the source and the table:
 
-table   id 7, name "a", s{x 1, y 2}
-source  id 7, s{y 9}
-row     id 7, name "a", s{x 1, y 9}        inserted rows have nulls for missing values
+    table   id 7, name "a", s{x 1, y 2}
+    source  id 7, s{y 9}
+    row     id 7, name "a", s{x 1, y 9}        inserted rows have nulls for missing values
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def updated_rows(
 def inserted_rows(
     snapshot: Snapshot, source: Source, inserted: Bools
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield inserted rows in the written form and in the source form."""
+    """Yield pairs of batches: inserted rows as written, and as given in the source."""
     for placed in source.rows.batches():
         own = inserted[placed.first : placed.stop]
         if not own.any():

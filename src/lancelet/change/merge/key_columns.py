@@ -1,7 +1,9 @@
 """The key columns of a merge, in the table and in the source.
 
-on ["s.k", "DAY"]      table   s{k, x}, day         s.k, day      field ids 1, 3
-source  day, s{k}            the same names, with the spelling of the table
+For example:
+
+    on ["s.k", "DAY"]      table   s{k, x}, day         s.k, day      field ids 1, 3
+                           source  day, s{k}            the same names, spelled as in the table
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Zones of the table are skipped if they cannot contain a source key:
 
-keys 7, 3, 7        few keys: the zone must contain 3 or 7
-a million keys      many keys: the range of the zone must overlap the range of the keys
+    keys 7, 3, 7        few keys: the zone must contain 3 or 7
+    a million keys      many keys: the range of the zone must overlap the range of the keys
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The specification of a merge, as a frozen value.
 
-key in both         KEEP the table row, UPDATE it, DELETE it, or FAIL
-key only in source  insert the row, or ignore it
-key only in table   delete the row, optionally with a condition, or keep it
+The actions depend on where a key exists:
+
+    key in both         KEEP the table row, UPDATE it, DELETE it, or FAIL
+    key only in source  insert the row, or ignore it
+    key only in table   delete the row, optionally with a condition, or keep it
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ request cannot read outside of the folder.
 
 Values are truncated for display and tagged with their representation:
 
-7                       {"number": "7"}          JavaScript numbers lose large integers
-[0.1, 0.2]  (vector)    {"vector": [0.1, 0.2]}
-b"\x89PNG..."           {"image": "image/png", "bytes": 5120}
-{"a": 1}                {"json": "{\"a\": 1}"}
+    7                       {"number": "7"}          JavaScript numbers lose large integers
+    [0.1, 0.2]  (vector)    {"vector": [0.1, 0.2]}
+    b"\x89PNG..."           {"image": "image/png", "bytes": 5120}
+    {"a": 1}                {"json": "{\"a\": 1}"}
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Tags:
         Args:
             tag: The name.
             reference: The version; by default the checked-out one.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             AlreadyExistsError: If the name already exists.
@@ -176,7 +176,7 @@ class Tags:
         Args:
             tag: The name.
             reference: The version; by default the checked-out one.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -199,7 +199,7 @@ class Tags:
 
         Args:
             tag: The name.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -222,7 +222,7 @@ class Tags:
         Args:
             tag: The name.
             metadata: The new metadata.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -299,7 +299,7 @@ class Branches:
 
         Args:
             branch: The name.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The parent at the new version; with `dry_run`, the `ChangeReport`.
@@ -329,7 +329,7 @@ class Branches:
 
         Args:
             branch: The name.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             RefNotFoundError: If the branch does not exist.
@@ -353,7 +353,7 @@ class Branches:
         Args:
             branch: The name.
             metadata: The new metadata.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -414,7 +414,7 @@ class RefMethods:
             branch: The name.
             reference: The version; by default the checked-out one.
             storage_options: Options of the object store; by default the dataset's.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The dataset on the branch; with `dry_run`, the `ChangeReport`.
@@ -456,7 +456,7 @@ class RefMethods:
             target_path: The URI of the new table.
             reference: The version.
             storage_options: Options of the object store of the new table.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored.
 
         Returns:
@@ -493,7 +493,7 @@ class RefMethods:
             target_path: The URI of the new table.
             reference: The version.
             storage_options: Options of the object store of the new table.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored.
 
         Returns:

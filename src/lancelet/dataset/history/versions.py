@@ -119,7 +119,7 @@ class HistoryMethods:
         """Commit the checked-out version as the latest.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.

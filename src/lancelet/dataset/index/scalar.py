@@ -132,7 +132,7 @@ class IndexMethods:
             resume: Whether to build the index in parts of about a million rows each, which outlive
                 an interrupted build. Repeating the call writes the missing parts and merges all.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             parameters: Further parameters of the index kind.
 
         Raises:
@@ -183,7 +183,7 @@ class IndexMethods:
 
         Args:
             request: The options.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Example:
             ```python
@@ -209,7 +209,7 @@ class IndexMethods:
 
         Args:
             name: The name of the index.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             IndexNotFoundError: If the index does not exist.

@@ -1,8 +1,10 @@
 """Methods for distributed index builds: write segments, merge them, commit them.
 
-worker 0     create_index_uncommitted(fragment_ids=[0, 1])    segment 5f..
-worker 1     create_index_uncommitted(fragment_ids=[2, 3])    segment a3..
-driver       commit_existing_index_segments(name, column, [5f.., a3..]), optionally merged
+For example, with two workers:
+
+    worker 0     create_index_uncommitted(fragment_ids=[0, 1])    segment 5f..
+    worker 1     create_index_uncommitted(fragment_ids=[2, 3])    segment a3..
+    driver       commit_existing_index_segments(name, column, [5f.., a3..]), optionally merged
 """
 
 from __future__ import annotations
@@ -218,7 +220,7 @@ class IndexSegmentMethods:
             index_name: The name of the index.
             column: The path of the column.
             segments: The segments.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The dataset; with `dry_run`, the `ChangeReport`.

@@ -106,7 +106,7 @@ class VectorIndexMethods:
             rabitq_model: The RaBitQ rotation and bit width as JSON, shared by segments.
             progress_callback: Called with the phase, the completed work, and the total.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
 

@@ -203,7 +203,7 @@ class Compaction:
         Args:
             dataset: The dataset; its new version is checked out.
             options: See `DatasetOptimizer.compact_files`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
@@ -239,7 +239,7 @@ class Compaction:
             dataset: The dataset; its new version is checked out.
             rewrites: The results of the tasks.
             options: The options used to plan the compaction.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.

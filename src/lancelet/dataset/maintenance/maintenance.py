@@ -124,7 +124,7 @@ class MaintenanceMethods:
 
         Args:
             options: The options.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
@@ -157,7 +157,7 @@ class MaintenanceMethods:
         Args:
             results: The results of the tasks.
             options: The options.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
@@ -466,7 +466,7 @@ class DatasetOptimizer:
             excluded_fragment_ids: Ids of fragments to exclude.
             data_storage_version: The version of new data files; by default the dataset's.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
@@ -524,7 +524,7 @@ class DatasetOptimizer:
             index_names: The indices to update, by default all.
             retrain: Whether to rebuild the indices from all rows.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
 
         Raises:
@@ -560,7 +560,7 @@ class DatasetOptimizer:
 
         Args:
             auto_cleanup_config: A dict with `interval`, in commits, and `older_than_seconds`.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
 
         Raises:
@@ -589,7 +589,7 @@ class DatasetOptimizer:
         """Disable automatic cleanup.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
 
         Example:

@@ -158,7 +158,7 @@ class BaseMethods:
         Args:
             new_bases: The bases; the commit assigns missing ids.
             transaction_properties: Properties to record with the transaction.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             None; with `dry_run`, the `ChangeReport`.
@@ -193,7 +193,7 @@ class BaseMethods:
         Args:
             paths: The new path of each moved base, by id, name or old path.
             transaction_properties: Properties to record with the transaction.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             None; with `dry_run`, the `ChangeReport`.
@@ -221,7 +221,7 @@ def base_to_user(base: BasePath) -> DatasetBasePath:
 
 
 def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
-    """Convert base paths of the public API."""
+    """Convert public base paths to their stored form."""
     return tuple(
         BasePath(
             base.id or 0, change.bases.absolute_path(base.path), base.is_dataset_root, base.name
@@ -271,7 +271,7 @@ class SettingsMethods:
         Args:
             values: New values by key; None removes a key.
             replace: Whether to remove all other keys.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The new config; with `dry_run`, the `ChangeReport`.
@@ -298,7 +298,7 @@ class SettingsMethods:
 
         Args:
             keys: The keys.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -325,7 +325,7 @@ class SettingsMethods:
         Args:
             values: New values by key; None removes a key.
             replace: Whether to remove all other keys.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The new metadata; with `dry_run`, the `ChangeReport`.
@@ -355,7 +355,7 @@ class SettingsMethods:
         Args:
             values: New values by key; None removes a key.
             replace: Whether to remove all other keys.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The new metadata; with `dry_run`, the `ChangeReport`.
@@ -390,7 +390,7 @@ class SettingsMethods:
         Args:
             field_updates: New values by key, by field path; None removes a key.
             replace: Whether to remove all other keys.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -417,7 +417,7 @@ class SettingsMethods:
 
         Args:
             new_metadata: The new metadata.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -443,7 +443,7 @@ class SettingsMethods:
         Args:
             field_name: The path of the field.
             new_metadata: The new metadata.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             FieldNotFoundError: If a column does not exist.

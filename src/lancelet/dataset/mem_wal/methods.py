@@ -215,7 +215,7 @@ class MemWalMethods:
                 and `max_level`.
             sharding_spec: Any other sharding rule. pylance does not route rows by year or
                 expression.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             InvalidInputError: If an argument is invalid.
@@ -275,7 +275,7 @@ class MemWalMethods:
         to be reopened.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The deletion counts; with `dry_run`, the `ChangeReport`.
@@ -306,8 +306,8 @@ class MemWalMethods:
         Args:
             flush: Whether to flush logged rows first; by default they remain in the log. Flushing
                 claims the shards with such rows, so their writers have to be reopened.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change, as if
-                each flushed table were merged alone.
+            dry_run: If True, return a `ChangeReport` without committing, as if each flushed table
+                were merged alone.
 
         Returns:
             The merge counts; with `dry_run`, the `ChangeReport`.
@@ -337,7 +337,7 @@ class MemWalMethods:
 
         Args:
             shard_id: The UUID of the shard.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -386,7 +386,7 @@ class MemWalMethods:
         """Record the shards in a new version, so readers need not list them.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -405,7 +405,7 @@ class MemWalMethods:
         Older versions retain their log, but lose the SSTables flushed for it.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Raises:
             InvalidInputError: If an argument is invalid.

@@ -1,6 +1,8 @@
 """Conversion of results to Arrow, Polars and other data frame libraries.
 
-dataset.to_polars()      polars.DataFrame(scanner)      query.to_pandas()
+All of these convert the result of a scan:
+
+    dataset.to_polars()      polars.DataFrame(scanner)      query.to_pandas()
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Progress of long calls: callback events, and the `progress=` argument.
 
-progress=True       a bar by rich or tqdm, or lines of text if neither is installed
-progress=function   is called with an `IndexProgress` for each event
+The argument is one of:
+
+    progress=True       a bar by rich or tqdm, or lines of text if neither is installed
+    progress=function   is called with an `IndexProgress` for each event
 """
 
 from __future__ import annotations

@@ -1,23 +1,12 @@
 """Prepared statements of DuckDB, cached for datasets with the same schema.
 
-Connecting, registering a table and planning a statement takes DuckDB as long as executing it over
-a few thousand rows, and does not depend on the rows. A prepared statement reads from slots:
+Connecting to DuckDB, registering a table and planning a statement takes as long as executing it
+over a few thousand rows, independent of the data. A prepared statement reads from slots:
 
     SELECT a FROM t over x     connect, register a slot as `t`, plan; put x into the slot, execute
     SELECT a FROM t over y     put y into the slot, execute
 
 A running statement is not in the cache; it is returned after all its rows were read.
-
-Types that DuckDB lacks are converted to the nearest type that it has:
-
-    float16          float32
-    decimal256       float64
-
-A dataset without such columns is registered directly. Otherwise columns are converted while they
-stream, and conditions are evaluated on the converted values.
-
-Row ids that a dataset returns by default are not scanned, unless a statement refers to them as
-columns.
 """
 
 from __future__ import annotations
@@ -201,6 +190,10 @@ def _schema_of(table: Any) -> bytes | None:
 
 def readable_by_duckdb(table: Any) -> Any:
     """Return the table, with a converted view of its columns if DuckDB lacks their types.
+
+    float16 is converted to float32 and decimal256 to float64, while the rows stream. Conditions
+    are evaluated on the converted values. Row ids that a dataset returns by default are not
+    scanned, unless a statement refers to them as columns.
 
     >>> readable_by_duckdb(pa.table({"a": pa.array([1.5]).cast(pa.float16())})).schema.field("a")
     pyarrow.Field<a: float>

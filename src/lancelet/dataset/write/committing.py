@@ -1,7 +1,9 @@
 """Commits with the API of pylance: publishing operations, and reading transactions.
 
-fragments = write_fragments(rows, uri)                      on many machines
-LanceDataset.commit(uri, LanceOperation.Append(fragments), read_version=3)      on one
+For example:
+
+    fragments = write_fragments(rows, uri)                      on many machines
+    LanceDataset.commit(uri, LanceOperation.Append(fragments), read_version=3)      on one
 """
 
 from __future__ import annotations
@@ -172,7 +174,7 @@ class CommitMethods:
                 table given by `base_uri`.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: The time limit of retries.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The dataset at the new version; with `dry_run`, the `ChangeReport`.
@@ -254,7 +256,7 @@ class CommitMethods:
             max_retries: Number of rebases on concurrent commits.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: The time limit of retries.
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Returns:
             The dataset at the new version and the merged transaction; with `dry_run`, the
@@ -351,7 +353,7 @@ class CommitMethods:
         No other process may write during the migration.
 
         Args:
-            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            dry_run: If True, return a `ChangeReport` without committing.
 
         Example:
             ```python

@@ -28,7 +28,7 @@ def require_fixed_width(block: Block, codec: str) -> FixedWidth:
 
 
 def require_variable(block: Block, codec: str) -> Variable:
-    """Return the block if it has byte strings, or raise."""
+    """Return the block; raise unless it contains byte strings."""
     if not isinstance(block, Variable):
         raise UnsupportedError(
             f"the codec {codec} requires byte strings", found=type(block).__name__

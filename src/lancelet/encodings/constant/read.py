@@ -107,7 +107,7 @@ class ConstantPage(PageReader):
         elif self._layout.inline_value is not None:
             value = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
         elif _is_empty_struct(data_type):
-            # Structs without children are written as null, but are never null.
+            # Empty structs are stored as all-null pages and decoded as valid.
             return pa.Array.from_buffers(data_type, count, [None])
         else:
             return pa.nulls(count, data_type)

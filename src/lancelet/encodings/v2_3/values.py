@@ -1,11 +1,13 @@
 """Values of pages with sparse structure, which have no levels.
 
-slots 0 1 2 3, of which 1 is null
-chunked     v v v v      one per slot, arbitrary under nulls
-zipped      v v v        one per valid slot
-indexed     0 - 1 0      the value index of each slot, and zipped values
-constant    v            the same for all valid slots
-none                     all slots are null
+For example, the same page in each layout:
+
+    slots 0 1 2 3, of which 1 is null
+    chunked     v v v v      one per slot, arbitrary under nulls
+    zipped      v v v        one per valid slot
+    indexed     0 - 1 0      the value index of each slot, and zipped values
+    constant    v            the same for all valid slots
+    none                     all slots are null
 """
 
 from __future__ import annotations

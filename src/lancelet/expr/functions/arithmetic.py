@@ -1,4 +1,4 @@
-"""Arithmetic operators and numeric functions.
+"""Arithmetic operators and functions of numbers.
 
     int32 + int32     int32, an error on overflow          7 / 2      3, truncated
     int32 + double    double                               7 / 0      an error; 7.0e0 / 0 is inf
@@ -9,11 +9,9 @@
 Overflow is an error, values never wrap around. Decimal division truncates to the scale of the
 result, as in Arrow.
 
-Numeric and conditional functions:
-
     round(2.5), round(-2.5)       3.0, -3.0: halves are rounded away from zero
     sqrt(-1e0), ln(0e0)           NaN, -inf: float functions do not raise
-    coalesce, greatest, least     skip nulls
+    greatest, least               skip nulls
 
 Roots and logarithms return doubles; rounding preserves float and decimal types.
 """

@@ -1,10 +1,12 @@
 """Minimum and maximum of a batch, as stored in page statistics.
 
-numbers          nulls and NaN are ignored; zeros are -0.0 as minimum and +0.0 as maximum
-no values        the limits of the type; infinities for floats
-strings          truncated to 64 bytes at a character boundary; if any string was truncated, the
-                 maximum is incremented: "aaz" -> "aa{"
-no bound         null, which the format stores as an empty string
+The bounds depend on the type:
+
+    numbers          nulls and NaN are ignored; zeros are -0.0 as minimum and +0.0 as maximum
+    no values        the limits of the type; infinities for floats
+    strings          truncated to 64 bytes at a character boundary; if any string was truncated, the
+                     maximum is incremented: "aaz" -> "aa{"
+    no bound         null, which the format stores as an empty string
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ comparable. Everything except the idf uses 32-bit floats, as in the reference.
 
 Document lengths are quantized to a byte: exact below 8, otherwise the four highest bits.
 
-length    5    19 = 10011b     code 5,  0b0010001 = 17     decoded as 5, 18
+    length    5    19 = 10011b     code 5,  0b0010001 = 17     decoded as 5, 18
 """
 
 from __future__ import annotations

@@ -5,14 +5,6 @@
 
 This module builds, opens, merges and renumbers segments. The search is in `query`, because it
 compares the scores of several segments.
-
-Segments of early releases have one partition and one row per posting:
-
-    tokens.lance     _token, _token_id                   options in the metadata key `tokenizer`
-    docs.lance       _rowid, _num_tokens
-    invert.lance     _rowid, _frequency, _position       token i starts at row offsets[i]
-
-These segments are uncompressed and small, and are read completely.
 """
 
 from __future__ import annotations
@@ -425,7 +417,14 @@ def _details(options: TextOptions, codec: Codec, *, by_element: bool) -> bytes:
 
 
 def open_flat(folder: SegmentFolder) -> tuple[TextOptions, MemoryPartition]:
-    """Open a segment of an early release and return its options and documents."""
+    """Read a segment of an early release and return its options and documents.
+
+    These segments are uncompressed and small. They have one partition and one row per posting:
+
+        tokens.lance     _token, _token_id                   options in the metadata key `tokenizer`
+        docs.lance       _rowid, _num_tokens
+        invert.lance     _rowid, _frequency, _position       token i starts at row offsets[i]
+    """
     files = [folder.open(name) for name in (TOKENS, "docs.lance", "invert.lance")]
     try:
         return _read(*files)

@@ -1,7 +1,9 @@
 """Posting lists in memory: token frequencies and positions, sorted by token and document.
 
-tokens     0 0 0 1       token 0 is in documents 2, 5 and 9, token 1 in 5 docs       2 5 9 5 freqs
-1 3 1 2 positions  4 0 7 9 1 2 6      `freqs` positions per posting
+    tokens     0 0 0 1            token 0 is in documents 2, 5 and 9, token 1 in 5
+    docs       2 5 9 5
+    freqs      1 3 1 2
+    positions  4 0 7 9 1 2 6      `freqs` positions per posting
 
 Version 1 stores positions as a list of byte strings for each posting:
 

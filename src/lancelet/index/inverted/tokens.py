@@ -1,9 +1,9 @@
-"""Token sets and posting lists of a partition.
+"""Token sets of a partition, and the encoding of its posting lists.
 
 A token set is a sorted column or a finite-state transducer (FST):
 
-_token      apple  pear  plum _token_id   4      0     2        row of the token in the file of
-postings
+    _token      apple  pear  plum
+    _token_id   4      0     2        row of the token in the file of postings
 
 The FST maps byte strings to token numbers, in the encoding of the reference:
 
@@ -13,11 +13,6 @@ The FST maps byte strings to token numbers, in the encoding of the reference:
 
 The number of a token is the sum of the outputs of its transitions. Lookups decode single nodes;
 listing all tokens decodes the whole FST.
-
-A posting list stores documents in blocks and positions in streams:
-
-300 documents    blocks of 128, 128 and 44, consecutive byte strings positions        one stream per
-block
 """
 
 from __future__ import annotations
@@ -260,7 +255,10 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenList:
-    """An encoded posting list: document count, blocks, and the position stream of each block."""
+    """An encoded posting list: document count, blocks, and the position stream of each block.
+
+    300 documents have blocks of 128, 128 and 44 documents, which are consecutive byte strings.
+    """
 
     count: int
     blocks: Blocks

@@ -1,6 +1,6 @@
 """K-means clustering with matrix products, hierarchical for large numbers of clusters.
 
-vectors 0 1 9 10, two clusters     start 0 and 9, centroids 0.5 and 9.5, loss 4 x 0.25
+    vectors 0 1 9 10, two clusters     start 0 and 9, centroids 0.5 and 9.5, loss 4 x 0.25
 
     nearest    argmin |x|^2 - 2<x, c> + |c|^2 = argmin |c|^2 - 2<x, c>, one product per block
     update     the mean of the assigned vectors; an empty cluster splits the largest one

@@ -1,6 +1,8 @@
 """Tensors in index files: an element type, a shape and little-endian bytes.
 
-float32, shape [2, 3], 24 bytes     the centroids of two partitions of three dimensions
+For example:
+
+    float32, shape [2, 3], 24 bytes     the centroids of two partitions of three dimensions
 """
 
 from __future__ import annotations

@@ -9,8 +9,10 @@ Each distinct raw token is filtered once per build. Removed tokens leave gaps in
 
 The filters are, in order: maximum length, lower case, stemming, stop words, ASCII folding.
 
-Running   running   run The       the       the     removed Thé       thé       thé     the
-stop words are removed before folding
+    raw token   lower case   stemmed   result
+    Running     running      run       run
+    The         the          the       removed as a stop word
+    Thé         thé          thé       the, since stop words are removed before folding
 """
 
 from __future__ import annotations

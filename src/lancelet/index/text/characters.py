@@ -1,6 +1,6 @@
 """Unicode tables for text analysis: token characters, case, lower case and ASCII folding.
 
-    tokens    letters and digits of any script; blanks, hyphens and dashes are separators
+    tokens    letters and digits of any script; whitespace, hyphens and dashes are separators
     cases     É is upper, é is lower, ʕ and 中 are neither
     lower     É -> é, one character at a time
     folded    é -> e, ß -> ss, ﬁ -> fi
@@ -63,7 +63,7 @@ def letters_of_case(case: str) -> frozenset[str]:
 
 @cache
 def no_blanks() -> Bytes:
-    """Return a bitmap over all characters, set for all except blanks."""
+    """Return a bitmap over all characters, set for all except whitespace."""
     member = np.ones(_NUM_CHARACTERS, np.bool_)
     member[[ord(blank) for blank in _BLANKS]] = False
     return np.packbits(member, bitorder="little")
@@ -99,7 +99,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 @cache
 def all_stop_words() -> frozenset[str]:
-    """Return the stop words of all languages, including those written without blanks.
+    """Return the stop words of all languages, including those written without spaces.
 
     Stop words of one language that are meaningful words of another are excluded.
 

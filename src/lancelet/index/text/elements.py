@@ -85,7 +85,7 @@ def list_elements(values: pa.Array) -> Elements:
 
 
 def texts_per_row(values: pa.Array) -> pa.Array:
-    """Return one text per row, joining the elements of lists with blanks.
+    """Return one text per row, joining the elements of lists with spaces.
 
     >>> texts_per_row(pa.array([["a", None, "b"], None, []])).to_pylist()
     ['a b', None, '']

@@ -1,6 +1,8 @@
 """Highlighted excerpts: the part of a text with the most query tokens, which are tagged.
 
-highlight("The red foxes run", {"fox"}, ...)      The red <b>foxes</b> run
+For example:
+
+    highlight("The red foxes run", {"fox"}, ...)      The red <b>foxes</b> run
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dictionary-based tokenizers for languages written without blanks.
+"""Dictionary-based tokenizers for languages written without spaces.
 
     jieba/<model>      Chinese, package jieba           <home>/jieba/<model>/dict.txt
     lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml, with the

@@ -1,6 +1,8 @@
 """Options of text analysis, and their stored form.
 
-TextOptions(language="French", stem=True)      params of the files, details of the metadata
+For example:
+
+    TextOptions(language="French", stem=True)      params of the files, details of the metadata
 """
 
 from __future__ import annotations

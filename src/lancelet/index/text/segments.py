@@ -5,15 +5,7 @@
 
 Word boundaries follow the Unicode rules, with character classes from the tables of this package, so
 queries are split like the texts at build time. Chinese, Japanese, Thai, Lao, Burmese and Khmer are
-written without blanks and use the dictionaries of the ICU library, which are loaded on demand.
-
-The dictionaries ("thaidict", "cjdict", ...) are read with `udata_open` and `udata_getMemory` from:
-
-    PyICU, if installed    the library linked by its module
-    otherwise              the system library, `libicuuc`
-
-Function names contain the version of the library: `udata_open_72` of `libicuuc.so.72`. Some systems
-ship the dictionaries in a separate package.
+written without spaces and use the dictionaries of the ICU library, which are loaded on demand.
 """
 
 from __future__ import annotations
@@ -141,12 +133,16 @@ def _classes() -> Bytes:
 
 @cache
 def icu_library() -> Library | None:
-    """Return the ICU library, or None if it is not installed."""
+    """Return the library linked by PyICU, else the system library `libicuuc`, else None."""
     return next(_libraries(), None)
 
 
 class Library:
-    """The data functions of an ICU library."""
+    """The data functions of an ICU library, which read dictionaries ("thaidict", "cjdict", ...).
+
+    Function names contain the version of the library: `udata_open_72` of `libicuuc.so.72`. Some
+    systems ship the dictionaries in a separate package.
+    """
 
     def __init__(self, path: str, version: str) -> None:
         """Load a library. Raise OSError or AttributeError if it does not have this version."""

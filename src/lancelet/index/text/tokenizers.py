@@ -1,20 +1,13 @@
 """Tokenizers that split texts into raw tokens.
 
-simple       can't stop    ->  can 0, t 1, stop 2 whitespace   can't stop    ->  can't 0, stop 1 raw
-can't stop    ->  can't stop 0 ngram        stop          ->  sto 0, top 0 code         getName a_b
-->  getName 0, a_b 1 jieba/...    dictionary-based, see `models`
+    simple       can't stop    ->  can 0, t 1, stop 2
+    whitespace   can't stop    ->  can't 0, stop 1
+    raw          can't stop    ->  can't stop 0
+    ngram        stop          ->  sto 0, top 0
+    code         getName a_b   ->  getName 0, a_b 1
+    jieba/...    dictionary-based, see `models`
 
 A tokenizer returns the raw tokens of texts, their positions, and the number of tokens per text.
-
-The code tokenizer splits source code into identifiers, parts of identifiers, and operators:
-
-    getName(a_b) -> c      getName 0   a_b 1   c 2
-    split_identifiers      getName 0   get 0   Name 1   a_b 2   a 2   b 3   c 4
-    index_operators        getName 0   a_b 1   -> 2     c 3
-
-Identifiers are split between a lower-case and an upper-case letter, before the last of several
-upper-case letters if a lower-case letter follows, at underscores, and, with `split_on_numerics`,
-between letters and digits. Operators are those of the reference; the longest match wins.
 """
 
 from __future__ import annotations
@@ -110,7 +103,14 @@ def _tokenize_ngrams(options: TextOptions, texts: pa.Array) -> RawTokens:
 
 
 def make_code_tokenizer(options: TextOptions) -> Tokenizer:
-    """Return the tokenizer for source code configured by the options."""
+    """Return a tokenizer of source code into identifiers, parts of identifiers, and operators.
+
+        getName(a_b) -> c      getName 0   a_b 1   c 2
+        split_identifiers      getName 0   get 0   Name 1   a_b 2   a 2   b 3   c 4
+        index_operators        getName 0   a_b 1   -> 2     c 3
+
+    Operators are those of the reference; the longest match wins.
+    """
     if options.split_identifiers or options.index_operators:
         return partial(_tokenize_code, options)
     return partial(tokenize_by_characters, identifier_characters())

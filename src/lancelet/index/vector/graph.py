@@ -1,7 +1,10 @@
 """HNSW graphs of vector indices: build settings, and graph rows in `index.idx`.
 
-level 0     0: [2 1]   1: [0 2]   2: [0 1]      all vectors of a partition, 0 .. n-1 level 1     2:
-[]                               a subset metadata    entry_point 2, level_offsets [0 3 4 4 ...]
+For example:
+
+    level 0     0: [2 1]   1: [0 2]   2: [0 1]      all vectors of a partition, 0 .. n-1
+    level 1     2: []                               a subset
+    metadata    entry_point 2, level_offsets [0 3 4 4 ...]
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Names and metadata keys of the two files of a vector index.
 
-index.idx        lance:index {"type":"IVF_PQ","distance_type":"l2"}    centroids; optional graphs
-auxiliary.idx    rows of partition 0, then 1, ...                      `_rowid` and codes
-    lance:ivf    number of the global buffer with the partition offsets
-    storage_metadata    a JSON list with one JSON text that describes the codes
+The files, with their metadata keys:
+
+    index.idx           centroids; optional graphs
+        lance:index         {"type":"IVF_PQ","distance_type":"l2"}
+    auxiliary.idx       `_rowid` and codes: rows of partition 0, then 1, ...
+        lance:ivf           number of the global buffer with the partition offsets
+        storage_metadata    a JSON list with one JSON text that describes the codes
 """
 
 from __future__ import annotations

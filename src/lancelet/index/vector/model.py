@@ -1,6 +1,6 @@
 """IVF model: the centroids of the partitions.
 
-centroids [0 0] [10 10]    vector [9 9]    partition 1
+    centroids [0 0] [10 10]    vector [9 9]    partition 1
 
 A vector belongs to the nearest centroid: the one with the smallest distance, the largest dot
 product, or the fewest differing bits, depending on the metric.

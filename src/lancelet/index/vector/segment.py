@@ -1,7 +1,7 @@
 """An open segment of a vector index. Models are in memory, partitions are loaded on demand.
 
-model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000 partition   row numbers
-and codes           cached in an arena
+    model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
+    partition   row numbers and codes           cached in an arena
 
 The arena has one array for the codes of all partitions, which is filled on demand:
 

@@ -1,8 +1,10 @@
 """Gather and scatter of byte ranges.
 
-source ..AA...BBB   position [2, 7]  size [2, 3]
-take_fixed        AA BB          width 2
-scatter_slices    AA______BBB    out_position [0, 8], pad "_"
+For example:
+
+    source ..AA...BBB   position [2, 7]  size [2, 3]
+    take_fixed        AA BB          width 2
+    scatter_slices    AA______BBB    out_position [0, 8], pad "_"
 """
 
 from __future__ import annotations

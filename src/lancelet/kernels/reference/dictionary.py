@@ -1,6 +1,8 @@
 """Dictionary lookup: the item at each index.
 
-items 10 20 30     indices 2 0 2     values 30 10 30
+For example:
+
+    items 10 20 30     indices 2 0 2     values 30 10 30
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Run and distinct counts of many small groups, and dictionary encoding.
 
-values [3 3 1 | 7 8 7]  rows 3    runs [2 3]  distinct [2 2]
+For example:
+
+    values [3 3 1 | 7 8 7]  rows 3    runs [2 3]  distinct [2 2]
 """
 
 from __future__ import annotations

@@ -1,23 +1,4 @@
-"""XXH64, hash lookup of keys, and split-block Bloom filters.
-
-XXH64 consumes stripes of 32 bytes, then words of 8, one of 4, and single bytes. All strings with
-remaining data are processed together.
-
-Keys are found by hash in an index of buckets:
-
-    hashes   0110..  1001..  0111..       two bits make four buckets
-    buckets  01: rows 0 and 2    10: row 1
-    starts   0 0 2 3 3                    bucket b has the entries starts[b] to starts[b + 1]
-    rows     0 2 1                        the row of each entry
-
-Rows of a bucket are in order, so the first of several equal hashes is found.
-
-A Bloom filter stores eight bits per value, in one block of 256 bits:
-
-    hash      0x9ae1_6a3b_2f90_404f
-    block     the upper half of the hash, scaled to the number of blocks
-    bits      one in each of the block's eight words: the lower half times a salt, upper 5 bits
-"""
+"""XXH64, hash lookup of keys, and split-block Bloom filters."""
 
 from __future__ import annotations
 
@@ -74,7 +55,11 @@ _SHIFT: Final = np.uint64(32)
 
 
 def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
-    """Return the XXH64 of every value."""
+    """Return the XXH64 of every value.
+
+    XXH64 consumes stripes of 32 bytes, then words of 8, one of 4, and single bytes. All strings
+    with remaining data are processed together.
+    """
     check_offsets(offsets, data.nbytes, kernel="xxh64_many")
     check_seed(seed)
     with np.errstate(over="ignore"):
@@ -154,7 +139,15 @@ def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
 
 
 def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
-    """Return the start of each bucket of the upper `bits` of hashes, and the rows by bucket."""
+    """Return the start of each bucket of the upper `bits` of hashes, and the rows by bucket.
+
+        hashes   0110..  1001..  0111..       two bits make four buckets
+        buckets  01: rows 0 and 2    10: row 1
+        starts   0 0 2 3 3                    bucket b has the entries starts[b] to starts[b + 1]
+        rows     0 2 1                        the row of each entry
+
+    Rows of a bucket are in order, so `match_hashes` finds the first of several equal hashes.
+    """
     check_buckets(len(hashes), bits)
     bucket = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     starts = np.zeros((1 << bits) + 1, np.int64)
@@ -179,6 +172,12 @@ def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
 
 def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     """Return concatenated Bloom filters; filter i has the hashes before `stops[i]`.
+
+    A filter stores eight bits per value, in one block of 256 bits:
+
+        hash      0x9ae1_6a3b_2f90_404f
+        block     the upper half of the hash, scaled to the number of blocks
+        bits      one in each of the block's eight words: the lower half times a salt, upper 5 bits
 
     >>> filters = build_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
     >>> np.unpackbits(filters.reshape(2, 32), axis=1).sum(axis=1).tolist()

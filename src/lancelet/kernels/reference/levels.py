@@ -11,12 +11,6 @@ missing layers (definition). For `list<list<int>>` with the inner list at level 
 
 `expand_list` adds the entries of one list layer, from the outside in; `unravel_list` removes one
 layer, from the inside out. Both return the levels of the next layer.
-
-Row lookup: an index has the number of rows begun and ended before each chunk of a page. A row
-begins where the repetition level is the maximum:
-
-    chunks       0: [2 0 0]   1: [0 2 2]      begun [0 1 3]   ended [0 0 3]
-    rows 0 and 2     chunks 0 and 1, entries 0..2 of chunk 0, 0 and 2 of chunk 1
 """
 
 from __future__ import annotations
@@ -156,6 +150,12 @@ def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
 
 def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
     """Return the chunks that hold any of the ascending, unique rows.
+
+    `begun` and `ended` are the numbers of rows that begin and end before each chunk of a page. A
+    row begins where the repetition level is the maximum:
+
+        chunks           0: [2 0 0]   1: [0 2 2]      begun [0 1 3]   ended [0 0 3]
+        rows 0 and 2     chunks 0 and 1, entries 0..2 of chunk 0, 0 and 2 of chunk 1
 
     >>> chunks_of_rows(np.array([0, 1, 3]), np.array([0, 0, 3]), np.array([0])).tolist()
     [0, 1]

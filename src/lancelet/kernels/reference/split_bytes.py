@@ -1,7 +1,9 @@
 """Byte stream split: byte j of every value is stored in plane j, which compresses better.
 
-values (2 bytes)   a1 a2  b1 b2  c1 c2
-planes             a1 b1 c1  a2 b2 c2
+For example:
+
+    values (2 bytes)   a1 a2  b1 b2  c1 c2
+    planes             a1 b1 c1  a2 b2 c2
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Top-k search in posting lists, by decoding all lists and scoring all documents.
 
-score    sum over the lists of idf * 2.2 f / (f + norm), f the frequency in the document
+    score    sum over the lists of idf * 2.2 f / (f + norm), f the frequency in the document
 
     red   {0: 2, 3: 1}    idf 1.1          any of red and fox    3, 0, 5
     fox   {3: 1, 5: 1}    idf 0.9          all of them           3

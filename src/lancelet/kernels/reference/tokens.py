@@ -7,8 +7,8 @@ A character set is a bitmap; invalid UTF-8 is in no set.
 
 sort_pairs is stable:
 
-keys      7 3 7 0      values  10 11 12 13
-sorted    0 3 7 7              13 11 10 12
+    keys      7 3 7 0      values  10 11 12 13
+    sorted    0 3 7 7              13 11 10 12
 """
 
 from __future__ import annotations

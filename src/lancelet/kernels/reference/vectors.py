@@ -1,6 +1,6 @@
 """Vector distances, quantization, rotation, and k-means and PQ primitives.
 
-vectors [[0 0] [3 4]]  query [0 0]    squared L2 [0 25]
+    vectors [[0 0] [3 4]]  query [0 0]    squared L2 [0 25]
 
 Metrics are those of the format: cosine is 1 - cos, dot is 1 - product, Hamming counts bits.
 """

@@ -1,6 +1,8 @@
 """Statistics per zone of rows: minimum, maximum, null count and NaN count.
 
-values [3 1 9 | 7 - 8]  zone_rows 3    minimum [1 7]  maximum [9 8]  nulls [0 1]
+For example:
+
+    values [3 1 9 | 7 - 8]  zone_rows 3    minimum [1 7]  maximum [9 8]  nulls [0 1]
 """
 
 from __future__ import annotations

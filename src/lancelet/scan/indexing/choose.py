@@ -4,16 +4,10 @@
 
     chosen    age > 90            IndexLookup(by_age, estimate 40)
               city = .. OR ..     Joined(IndexLookup(by_city, 10), IndexLookup(by_age, is_negated))
-              rest      upper(name) = 'X'
+    rest      upper(name) = 'X'
 
 An index is used up to a share of matching rows that depends on its kind. Indices that store row
 sets or zones are cheap at larger shares than indices that collect single rows.
-
-Plans render lookups as:
-
-age BETWEEN 3 AND 7      [age >= 3 && age <= 7]@by_age(BTree)
-NOT (city = 'Rome')      NOT([city = Rome]@by_city(Bitmap))
-both                     AND(.., ..)
 """
 
 from __future__ import annotations
@@ -268,7 +262,14 @@ def _best_lookup(probe: Probe, usable: Usable, *, is_negated: bool = False) -> I
 
 
 def render_part(part: Part) -> str:
-    """Return the text of index lookups for plans."""
+    """Return the text of index lookups for plans.
+
+    For example:
+
+        age BETWEEN 3 AND 7      [age >= 3 && age <= 7]@by_age(BTree)
+        NOT (city = 'Rome')      NOT([city = Rome]@by_city(Bitmap))
+        both                     AND(.., ..)
+    """
     if isinstance(part, IndexLookup):
         column = ".".join(part.index.path).replace(f".{WITHIN}.", "->")
         query = f"[{_render_query(part.query, column)}]@{part.index.name}"

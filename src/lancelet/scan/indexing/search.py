@@ -7,17 +7,6 @@
 
 For a negated part, an index returns the rows where the predicate is false, which excludes matches
 and nulls. Results are therefore row sets or complements of row sets, with a flag for exactness.
-
-A single index can answer point queries and counts:
-
-    id IN (7, 9)    an index on id over all fragments      7 -> 3<<32|5   9 -> 0<<32|2
-    taken           row 2 of fragment 0, row 5 of fragment 3
-    age > 30        BTREE over 1000 rows, 1000 rows in the table
-    counted         bounds at 400 and 1000: 600 rows
-
-Planning a scan costs more than reading one row. An index can count rows only if it contains no
-deleted rows. It contains every row of its fragments exactly once, so it suffices that its number
-of rows equals the number of live rows in these fragments.
 """
 
 from __future__ import annotations
@@ -201,7 +190,13 @@ def _complement(rows: _Rows) -> _Rows:
 
 
 def lookup_batches(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
-    """Yield the matching rows by fragment if one index locates all of them; None otherwise."""
+    """Yield the matching rows by fragment if one index locates all of them; None otherwise.
+
+        id IN (7, 9)    an index on id over all fragments      7 -> 3<<32|5   9 -> 0<<32|2
+        rows read       row 2 of fragment 0, row 5 of fragment 3
+
+    This path exists because planning a scan costs more than reading one row.
+    """
     options = plan.options
     if not options.use_indices or options.fragments is not None or options.with_deleted:
         return None
@@ -271,7 +266,15 @@ def _by_fragment(plan: ScanPlan, addresses: UInt64s) -> Iterator[tuple[FragmentS
 
 
 def count_by_index(plan: ScanPlan) -> int | None:
-    """Return the number of matching rows if one index over all rows can count them, else None."""
+    """Return the number of matching rows if one index over all rows can count them, else None.
+
+        age > 30        BTREE over 1000 rows, 1000 rows in the table
+        result          bounds at 400 and 1000: 600 rows
+
+    An index can count rows only if it contains no deleted rows. It contains every row of its
+    fragments exactly once, so it suffices that its number of rows equals the number of live rows
+    in these fragments.
+    """
     options = plan.options
     if options.fragments is not None or options.with_deleted:
         return None

@@ -1,7 +1,9 @@
 """Folders of Parquet files: read in groups, and written under hidden names first.
 
-out/_lancelet/3f.parquet    while tasks run; readers of Parquet skip names with an underscore
-out/3f.parquet              when all tasks are done
+For example:
+
+    out/_lancelet/3f.parquet    while tasks run; readers of Parquet skip names with an underscore
+    out/3f.parquet              when all tasks are done
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Statements for maintenance, indices, tags and branches.
 
-OPTIMIZE t    VACUUM t RETAIN 7 DAYS DRY RUN    RESTORE TABLE t TO VERSION AS OF 3
-CREATE INDEX by_id ON t (id) USING BTREE        REFRESH INDEX by_id ON t
-CREATE TAG v1 ON t VERSION AS OF 3              DROP BRANCH dev ON t
+For example:
+
+    OPTIMIZE t    VACUUM t RETAIN 7 DAYS DRY RUN    RESTORE TABLE t TO VERSION AS OF 3
+    CREATE INDEX by_id ON t (id) USING BTREE        REFRESH INDEX by_id ON t
+    CREATE TAG v1 ON t VERSION AS OF 3              DROP BRANCH dev ON t
 """
 
 from __future__ import annotations

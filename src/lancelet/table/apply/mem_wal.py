@@ -97,7 +97,7 @@ def record_generations(
 
 
 def clear_shards(indices: Iterable[IndexMetadata]) -> tuple[IndexMetadata, ...]:
-    """Return index segments with the shard state of the system index cleared.
+    """Clear the shard state of the MemWAL index.
 
     The generations that a source table merged do not apply to the shards of its clone.
     """

@@ -6,12 +6,6 @@
 
 A fragment may already have row ids for its first rows, which were moved; the remaining rows get new
 ids.
-
-A table has one data file version for new files. Files of other versions are handled as follows:
-
-    table 2.1, files 2.1     no change
-    table 2.1, files 2.0     the table is flagged as having mixed file versions
-    table 0.1, files 2.0     rejected, as are 0.1 files in other tables
 """
 
 from __future__ import annotations
@@ -159,7 +153,14 @@ class MixedVersionsError(InvalidInputError, OSError):
 
 
 def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
-    """Return the manifest with the flag for mixed file versions set if needed."""
+    """Return the manifest with the flag for mixed file versions set if needed.
+
+    For example:
+
+        table 2.1, files 2.1     no change
+        table 2.1, files 2.0     the table is flagged as having mixed file versions
+        table 0.1, files 2.0     rejected, as are 0.1 files in other tables
+    """
     table_version = manifest.data_version
     other_versions = {file.version for file in _listed_files(operation)} - {table_version}
     if not other_versions:

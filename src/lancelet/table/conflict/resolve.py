@@ -6,7 +6,7 @@
     ours, rebased on 7               its deletion file includes their rows
 
 After a lost race, only newer versions are checked. An intermediate version may be our own if the
-reply to an earlier attempt was lost.
+response to an earlier attempt was lost.
 
 A rewrite that preserves the row order can be rebased on concurrent deletions and moves, because the
 new offset of each row is known:
@@ -90,16 +90,16 @@ class Resolver:
 
     @property
     def unknown_outcome(self) -> CommitOutcomeUnknownError | None:
-        """The error of a lost reply while it is unknown whether ours was published, or None."""
+        """The error of a lost response while the outcome of our commit is unknown, or None."""
         return self._unknown_outcome if self._pending else None
 
     def add_pending(self, ours: Snapshot, error: CommitOutcomeUnknownError) -> None:
-        """Record a version that was put without a reply as pending."""
+        """Record a version that was put without a response as pending."""
         self._pending[ours.version] = ours
         self._unknown_outcome = error
 
     def find_own_first(self, latest: Snapshot) -> Snapshot | None:
-        """Return the table's first version if a lost reply published it as ours."""
+        """Return the table's first version if we published it and lost the response."""
         first = self._version(FIRST_VERSION, latest)
         return self._if_ours(FIRST_VERSION, first, latest)
 

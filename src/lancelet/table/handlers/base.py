@@ -3,7 +3,7 @@
     publish(store, "_versions/<name>.manifest", data, version=7)
         returns                        the version is ours
         AlreadyExistsError             another writer has it; check its changes and try again
-        CommitOutcomeUnknownError      the reply was lost; the committer searches for its own id
+        CommitOutcomeUnknownError      the response was lost; the committer searches for its own id
 
 Readers use the handler to find versions. By default, it lists the manifest folder.
 

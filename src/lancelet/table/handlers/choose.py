@@ -1,9 +1,11 @@
 """Choose the commit handler for a URI and storage options.
 
-s3://bucket/t                              conditional puts in the bucket
-s3+ddb://bucket/t?ddbTableName=commits     a DynamoDB table
-manifest_store = sqlite:/data/commits.db   an SQLite file, for one machine
-manifest_store = postgresql://host/name    a PostgreSQL database, for several machines
+For example:
+
+    s3://bucket/t                              conditional puts in the bucket
+    s3+ddb://bucket/t?ddbTableName=commits     a DynamoDB table
+    manifest_store = sqlite:/data/commits.db   an SQLite file, for one machine
+    manifest_store = postgresql://host/name    a PostgreSQL database, for several machines
 """
 
 from __future__ import annotations

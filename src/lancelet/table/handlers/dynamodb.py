@@ -191,7 +191,7 @@ class DynamoRecords(ManifestRecords):
         for process, client in self._clients:
             if process == os.getpid():
                 return client, exceptions
-        # The client must not retry: a request without a reply may have been executed.
+        # The client must not retry: a request without a response may have been executed.
         config = Config(retries={"total_max_attempts": 1})
         client = boto3.session.Session().client("dynamodb", config=config, **self.settings)
         self._clients.append((os.getpid(), client))

@@ -74,7 +74,7 @@ class ManifestRecords(Protocol):
 
         Raises:
             AlreadyExistsError: The version has a record; nothing changed.
-            CommitOutcomeUnknownError: The reply was lost; the version may or may not be recorded.
+            CommitOutcomeUnknownError: The response was lost; the version may have been recorded.
         """
 
     def update(self, table: str, record: ManifestRecord) -> None:

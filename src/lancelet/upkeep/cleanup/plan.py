@@ -116,9 +116,9 @@ class CleanupPlan:
     """Modification times of unreferenced files, by the clock of the store."""
 
     def may_go(self, file: CleanupCandidateFile, store_time: datetime) -> bool:
-        """Return whether a file is old enough by the clock of the store.
+        """Return whether a file is old enough to be deleted.
 
-        The clock of this machine may be wrong by days.
+        The local clock may be off by days, so the store's clock is used.
         """
         if not file.unverified or self.policy.delete_unverified or file.path not in self.modified:
             return True

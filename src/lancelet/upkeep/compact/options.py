@@ -1,8 +1,10 @@
 """Compaction options, with the names and defaults of pylance.
 
-argument                                 target_rows_per_fragment=500_000
-else the config of the table             lance.compaction.target_rows_per_fragment = "500000"
-else the default                         1024 * 1024
+The value of an option is the first of:
+
+    the argument                   target_rows_per_fragment=500_000
+    the config of the table        lance.compaction.target_rows_per_fragment = "500000"
+    the default                    1024 * 1024
 """
 
 from __future__ import annotations

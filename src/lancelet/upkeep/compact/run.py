@@ -1,7 +1,9 @@
 """Run a compaction: plan it, run its tasks in parallel, commit, and retry conflicting tasks.
 
-attempt 1    10 tasks, 9 committed; another writer rewrote a column of one fragment
-attempt 2    the remaining task
+For example:
+
+    attempt 1    10 tasks, 9 committed; another writer rewrote a column of one fragment
+    attempt 2    the remaining task
 """
 
 from __future__ import annotations

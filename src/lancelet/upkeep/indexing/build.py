@@ -1,9 +1,11 @@
 """Build an index: write the files of a segment, then commit them.
 
-columns      id                       field 0
-fragments    0, 1, 2                  all, or those requested
-segment      _indices/5f0c.../...     files under a unique id
-commit       CreateIndex              by_id: segment 5f0c covers {0, 1, 2}
+For example:
+
+    columns      id                       field 0
+    fragments    0, 1, 2                  all, or those requested
+    segment      _indices/5f0c.../...     files under a unique id
+    commit       CreateIndex              by_id: segment 5f0c covers {0, 1, 2}
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Describe indices: segments, coverage and statistics.
 
-by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
+For example:
+
+    by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
 """
 
 from __future__ import annotations

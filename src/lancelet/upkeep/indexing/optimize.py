@@ -254,7 +254,7 @@ def _write_like(
 def _merge(
     snapshot: Snapshot, old: Sequence[TableSegment], missing: Sequence[int]
 ) -> IndexMetadata:
-    """Write a segment that merges several, and adds unindexed rows."""
+    """Merge segments and unindexed rows into a new segment."""
     filled = [segment for segment in old if _has_rows(segment)]
     if not filled:
         return _train(snapshot, old[0], missing)

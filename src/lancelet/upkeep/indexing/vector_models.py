@@ -1,9 +1,11 @@
 """Models of vector indices: train separately, encode rows, and inspect partitions.
 
-train_centroids    sample of v        16 centroids
-train_codebook     the same sample    codebook of 8 x 256 code words for the residuals
-encode_rows        rows               _rowid, __ivf_part_id, __pq_code
-write_encoded      encoded rows, in any order, become a segment
+The steps are:
+
+    train_centroids    sample of v        16 centroids
+    train_codebook     the same sample    codebook of 8 x 256 code words for the residuals
+    encode_rows        rows               _rowid, __ivf_part_id, __pq_code
+    write_encoded      encoded rows, in any order, become a segment
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The BITMAP index kind, for columns with few distinct values. All results are exact.
 
-city = 'Rome'                the row set of one key city > 'A' AND city < 'C'    the union of the
-row sets of a key range
+For example:
+
+    city = 'Rome'                the row set of one key
+    city > 'A' AND city < 'C'    the union of the row sets of a key range
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     rows 0 'banana', 1 'ban'    banana|ban|$     sorted suffixes in a wavelet tree
     contains 'an'               suffixes 3 to 5: at 1, 3 and 8, in rows 0, 0 and 1
 
-The bytes that separate texts are replaced by blanks in the index. Results for substrings with
-blanks must be rechecked if the texts contained such bytes. Nulls are not stored.
+The bytes that separate texts are replaced by spaces in the index. Results for substrings with
+spaces must be rechecked if the texts contained such bytes. Nulls are not stored.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                 then the start of every 32nd suffix
     metadata    the tree, byte counts, row numbers, and the start of each text
 
-Each text ends with the byte 255, and the last one also with 0. These bytes are replaced by blanks
+Each text ends with the byte 255, and the last one also with 0. These bytes are replaced by spaces
 within texts. `partition_fingerprint`, used by the reference to resume interrupted builds, is not
 written.
 """

@@ -1,7 +1,8 @@
 """Near-duplicate search: finds texts that share a band with a query, and their distances.
 
-query      bands 17 40        17: documents 0, 2      40: document 2 compared   signatures 0, 2    7
-and 120 of 128 values are equal result     rows 4 and 9       distances 0.945, 0.0625
+    query      bands 17 40        17: documents 0, 2      40: document 2
+    compared   signatures 0, 2    7 and 120 of 128 values are equal
+    result     rows 4 and 9       distances 0.945, 0.0625
 
 A MINHASHLSH index has two files, signatures by document and documents by band key:
 

@@ -10,8 +10,8 @@ bands, and texts that share a whole band are compared. A band and its number for
 
 The settings are stored in the details of the index:
 
-num_hashes 128, num_bands 16      16 bands of 8 values shingle_size 3                    three
-consecutive tokens per shingle
+    num_hashes 128, num_bands 16      16 bands of 8 values
+    shingle_size 3                    three consecutive tokens per shingle
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The NGRAM index kind: maps trigrams of letters and digits to the rows that contain them.
 
-    "Fox 7"      folded to "fox 7"; the only trigram without a blank is fox
+    "Fox 7"      folded to "fox 7"; the only trigram without a space is fox
     fox          16 * 37**2 + 25 * 37 + 34 = 22863         0-9 are 1 to 10, a-z are 11 to 36
     contains 'ox 7fox'    rows with fox, which must be rechecked
 

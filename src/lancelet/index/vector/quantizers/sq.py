@@ -1,6 +1,6 @@
 """SQ: scalar quantization of each element to a byte between two bounds.
 
-bounds -1 and 1    0.0 -> floor(1 / 2 * 255) = 127    squared distance of bytes x (2 / 255)^2
+    bounds -1 and 1    0.0 -> floor(1 / 2 * 255) = 127    squared distance of bytes x (2 / 255)^2
 
 Queries are quantized as well, except for the dot metric.
 """
