@@ -21,10 +21,18 @@ Run = dict[str, Any]
 
 HEAD = """# Benchmarks
 
-Both sides do the same work in one process, in turns; figures are medians. A ratio above 1 means
-that lancelet is faster. Machines are shared and noisy, so ratios are worth more than times, and
-CPU time (of all threads) more than wall time.
-`make bench` measures anew and writes this page from `benchmarks/results`.
+Run the benchmarks on your machine:
+
+```
+make bench
+```
+
+This measures all cases and updates this page from `benchmarks/results`.
+
+lancelet and the reference implementation (pylance) do the same work in one process, alternately.
+Results are medians. A ratio above 1 means that lancelet is faster. The machines are shared and
+noisy: ratios are more reliable than times, and CPU time (of all threads) is more reliable than wall
+time.
 """
 
 
@@ -41,47 +49,57 @@ def machine_of(run: Run) -> str:
     load = machine["load_average"][0]
     return (
         f"Measured on {machine['cpus']} processors ({machine['processor']}), Python "
-        f"{machine['python']}, at a load of {load:.1f} when it ended."
+        f"{machine['python']}, load average {load:.1f} at the end."
     )
+
+
+def _scale(run: Run) -> str:
+    factor = "" if run["scale"] == 1 else f"{run['scale']:g} times "
+    return f"Row counts are {factor}those of the full benchmark."
 
 
 def files(run: Run) -> Iterator[str]:
     """Yield the comparison with the reference, and the sizes."""
-    yield "\n## Beside the reference\n"
-    yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\n## Files\n"
+    yield f"{machine_of(run)} {_scale(run)}"
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
     yield "\n" + (FOLDER / "where_the_time_goes.md").read_text(encoding="utf-8").rstrip("\n")
     yield "\n## Size\n"
-    yield "Bytes per value of a column in a file of its own."
+    yield "Bytes per value, with each column in a file of its own."
     sizes = [
         [name, *(f"{found[key]:.2f}" for key in ("raw", "ours", "reference", "parquet"))]
         for name, found in run["bytes_per_value"].items()
     ]
-    yield from table(["column", "in memory", "ours", "reference 2.2", "Parquet zstd"], sizes)
+    yield from table(["column", "in memory", "lancelet", "pylance, 2.2", "Parquet zstd"], sizes)
 
 
 def tables(run: Run) -> Iterator[str]:
     """Yield the comparison of tables with the reference."""
     yield "\n## Tables\n"
-    yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield f"{machine_of(run)} {_scale(run)}"
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
 
 
 def writes(run: Run) -> Iterator[str]:
     """Yield the comparison of writes with the reference, and how small the files are."""
     yield "\n## Writes\n"
     yield (
-        f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark. *File* is "
-        "one data file, *table* a new table. `lineitem` is made by the rules of TPC-H's public "
-        "specification (`benchmarks/lineitem.py`)."
+        f"{machine_of(run)} {_scale(run)} *File* is one data file, *table* a new table. `lineitem` "
+        "follows the public specification of TPC-H (`benchmarks/lineitem.py`)."
     )
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
-    yield "\nHow many times smaller a file is than its values in memory:"
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
+    yield "\nRatio of the size of the values in memory to the size of the file:"
     sizes = [
         [name, *(f"{own[side]:.2f}" for side in ("ours", "theirs"))]
         for name, own in run["times_smaller"].items()
     ]
-    yield from table(["values", "ours", "reference"], sizes)
+    yield from table(["values", "lancelet", "pylance"], sizes)
 
 
 def text_builds(run: Run) -> Iterator[str]:
@@ -89,42 +107,48 @@ def text_builds(run: Run) -> Iterator[str]:
     yield "\n## Builds of text indices\n"
     peaks = run["peak_mb"]
     yield (
-        f"{machine_of(run)} {run['num_rows']:,} texts of 50 words, with positions, each side in a "
-        f"process of its own, which takes {peaks['lancelet']:.0f} MB at most with lancelet and "
-        f"{peaks['lance']:.0f} MB with the reference.{_yardstick(run)}"
+        f"{machine_of(run)} An index with positions of {run['num_rows']:,} texts of 50 words, each "
+        f"library in its own process. The peak memory is {peaks['lancelet']:.0f} MB with lancelet "
+        f"and {peaks['lance']:.0f} MB with pylance.{_yardstick(run)}"
     )
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
 
 
 def _yardstick(run: Run) -> str:
     found = run.get("tantivy_ms")
-    return "" if found is None else f" Tantivy takes {found:,.0f} ms of CPU."
+    return "" if found is None else f" Tantivy takes {found:,.0f} ms of CPU time."
 
 
 def texts(run: Run) -> Iterator[str]:
     """Yield the comparison of searches of texts with the reference."""
     yield "\n## Texts\n"
     yield (
-        f"{machine_of(run)} The ten best of {run['num_rows']:,} texts, with one stored number of "
-        "each. Tantivy is a library for texts alone, whose CPU time stands beside as a yardstick."
+        f"{machine_of(run)} The ten best of {run['num_rows']:,} texts, with one stored number "
+        "each. The CPU time of Tantivy, a library for full-text search, is given for comparison."
     )
-    beside = run.get("tantivy_ms", {})
-    rows = [[*case, f"{beside[case[0]]:.3f}" if case[0] in beside else ""] for case in _cases(run)]
-    head = ["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio", "tantivy, CPU ms"]
+    tantivy = run.get("tantivy_ms", {})
+    rows = [
+        [*case, f"{tantivy[case[0]]:.3f}" if case[0] in tantivy else ""] for case in _cases(run)
+    ]
+    head = ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio", "tantivy, CPU ms"]
     yield from table(head, rows)
 
 
 def vectors(run: Run) -> Iterator[str]:
     """Yield the comparison of searches of vectors with the reference."""
     yield f"\n## {run['rows']:,} vectors of {run['dimension']} elements\n"
-    said = [machine_of(run), "A case is 20 searches of the ten nearest, one after the other."]
-    yield " ".join([*said, *([run["note"]] if "note" in run else [])])
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    sentences = [machine_of(run), "A case is 20 consecutive searches for the ten nearest vectors."]
+    yield " ".join([*sentences, *([run["note"]] if "note" in run else [])])
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
     peaks = run.get("build_peak_mib")
     if peaks:
-        yield "\nThe most memory that a process takes to build an index, mapped files included:"
+        yield "\nPeak memory of a process that builds an index, including mapped files:"
         rows = [[kind, *(str(own[side]) for side in SIDES)] for kind, own in peaks.items()]
-        yield from table(["index", "ours, MiB", "theirs, MiB"], rows)
+        yield from table(["index", "lancelet, MiB", "pylance, MiB"], rows)
 
 
 SIDES = ("lancelet", "lance")
@@ -147,13 +171,12 @@ def verification(run: Run) -> Iterator[str]:
     """Yield the cost of verification and of the size of its blocks."""
     yield "\n## Verification\n"
     yield (
-        f"{machine_of(run)} CPU time. *First* is with a new reader, which verifies each block that "
-        "it reads; *again* with a reader that has read the rows before; *from disk* is the wall "
-        "time where the system has none of the file in memory, which is mostly the disk's; *used* "
-        "adds up the values that were read. A scan of values that are "
-        "not compressed does not touch them when the file is mapped, so there the cost of "
-        "verification is that of looking at the bytes at all; see "
-        "[what it is made of](adr/0007-checksums-per-block.md)."
+        f"{machine_of(run)} CPU time by verification mode. *First* uses a new reader, which "
+        "verifies each block that it reads. *Again* uses a reader that has read the rows before. "
+        "*From disk* is the wall time with an empty page cache, which is mostly the time of the "
+        "disk. *Used* adds up the values. A scan of uncompressed values in a mapped file does not "
+        "access the values, so that verification is most of its cost; see "
+        "[ADR 7](adr/0007-checksums-per-block.md)."
     )
     rows = [
         [
@@ -173,7 +196,7 @@ def verification(run: Run) -> Iterator[str]:
         ]
         for name, cost in run["blocks"].items()
     ]
-    yield "\nThe size of a block decides what a scattered read has to hash:"
+    yield "\nThe block size determines how many bytes a scattered read hashes:"
     yield from table(["block", "scan, GB/s", "1000 blocks, ms", "share of the file"], blocks)
 
 
@@ -181,32 +204,40 @@ def indices(run: Run) -> Iterator[str]:
     """Yield the comparison of scalar indices with the reference, and the memory of builds."""
     yield "\n## Scalar indices\n"
     yield (
-        f"{machine_of(run)} A table of {run['num_rows']:,} rows, the same files for both sides. "
-        "*To a scan of ours* is with an index beside without: below 1 the index did not pay."
+        f"{machine_of(run)} A table of {run['num_rows']:,} rows; both libraries read the same "
+        "files. Rows *to a scan of ours* compare lancelet with the index (first time) and without "
+        "it (second time): a ratio below 1 means that the index is slower than a scan."
     )
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
 
 
 def index_builds(run: Run) -> Iterator[str]:
     """Yield the comparison of builds of scalar indices with the reference, and their memory."""
     yield "\n## Builds of scalar indices\n"
     yield machine_of(run)
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
-    yield "\nHow much a process grows while it builds an index, and to how much:"
+    yield from table(
+        ["case", "lancelet, ms", "pylance, ms", "wall ratio", "CPU ratio"], _cases(run)
+    )
+    yield "\nMemory of a process that builds an index, as growth and as peak:"
     peaks = [
         [name, *(f"{mb:.0f}" for side in ("lancelet", "lance") for mb in grown[side])]
         for name, grown in run["peak_mb"].items()
     ]
-    yield from table(["index", "ours, MB", "to MB", "theirs, MB", "to MB"], peaks)
+    yield from table(
+        ["index", "lancelet, growth in MB", "peak in MB", "pylance, growth in MB", "peak in MB"],
+        peaks,
+    )
 
 
 def spark(run: Run) -> Iterator[str]:
     """Yield the comparison of Spark on Lance with Spark on Parquet."""
-    yield "\n## Spark beside Spark's own Parquet\n"
+    yield "\n## Spark compared with Parquet in Spark\n"
     yield (
-        f"{machine_of(run)} Both in one session, in turns, medians of {run['rounds']}, with "
+        f"{machine_of(run)} Medians of {run['rounds']} alternating runs in one session, with "
         f"{8_000_000 * run['scale']:,.0f} rows of 16 columns. Here a ratio **below** 1 means that "
-        "Lance takes less time; see [what it depends on](guide/spark/speed.md)."
+        "Lance takes less time; see [Speed](guide/spark/speed.md)."
     )
     rows = [
         [
@@ -218,18 +249,18 @@ def spark(run: Run) -> Iterator[str]:
         ]
         for case in run["spark_cases"]
     ]
-    yield from table(["case", "Lance, s", "Parquet, s", "ratio", "wanted at most"], rows)
+    yield from table(["case", "Lance, s", "Parquet, s", "ratio", "target"], rows)
 
 
 def training(run: Run) -> Iterator[str]:
     """Yield the comparison of loaders."""
     yield "\n## Training\n"
     yield (
-        f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark. Each "
-        f"loader ran {run['seconds']:g} seconds in its own process; samples a second are those "
-        "after the first batch. A shuffle is of all rows, but for MDS of blocks of 262,144 rows, "
-        "and for WebDataset of a buffer of 1,000. Memory is what a process grew by, without its "
-        "workers, and with the pages of the files that it maps."
+        f"{machine_of(run)} {_scale(run)} Each loader ran for {run['seconds']:g} seconds in its "
+        "own process. Samples per second are measured after the first batch. All rows are "
+        "shuffled, except with MDS (blocks of 262,144 rows) and WebDataset (a buffer of 1,000 "
+        "rows). Memory is the growth of the process, without its workers and including mapped "
+        "files."
     )
     names = ("samples_per_second", "samples_per_cpu_second", "first_batch_ms", "grown_mb")
     rows = [
@@ -274,7 +305,7 @@ def page() -> str:
         heading, *rest = SECTIONS[suite](run)
         lines.append(heading)
         if suite in PLOTTED and run["cases"]:
-            lines.append(f"![CPU ratio of each case, by a logarithmic scale]({_picture(name)})\n")
+            lines.append(f"![CPU ratio of each case, on a logarithmic scale]({_picture(name)})\n")
         lines += rest
     return "\n".join(lines) + "\n"
 
