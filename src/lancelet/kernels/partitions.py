@@ -81,10 +81,10 @@ class PackedCodes:
 
     For other kinds, optional fields allow rejecting rows by a byte dot product:
 
-    BYTES      add      squared norm of the bytes minus 256 times their sum, times the factor
-    VECTORS    numbers  result of `quantize_rows` (of normalized rows for cosine)
-               add      their squares, for L2
-               scale    -2 times the steps for L2, else -1 times; probes have centers then
+        BYTES      add      squared norm of the bytes minus 256 times their sum, times the factor
+        VECTORS    numbers  result of `quantize_rows` (of normalized rows for cosine)
+                   add      their squares, for L2
+                   scale    -2 times the steps for L2, else -1 times; probes have centers then
     """
 
     values: npt.NDArray[Any]

@@ -127,8 +127,10 @@ def computed_column(name: str, written: ExpressionLike, names: pa.Schema) -> Out
 def project_parts(schema: Schema, columns: Columns) -> Projection:
     """Return the projection of a take: struct fields remain nested, without duplicates.
 
-    requested   ["s.y", "a", "s.x", "a", "_rowid", "_rowid"]
-    returned    s{x, y}, a, _rowid, _rowid
+    For example:
+
+        requested   ["s.y", "a", "s.x", "a", "_rowid", "_rowid"]
+        returned    s{x, y}, a, _rowid, _rowid
     """
     if columns is None or isinstance(columns, Mapping):
         return project(schema, columns)

@@ -75,8 +75,10 @@ class NoopFragmentWriteProgress(FragmentWriteProgress):
 class FileSystemFragmentWriteProgress(FragmentWriteProgress):
     """Records each fragment in a folder, with an extra file while it is being written.
 
-    fragment_0.json           the metadata of the fragment
-    fragment_0.in_progress    exists until the fragment is complete
+    The files are:
+
+        fragment_0.json           the metadata of the fragment
+        fragment_0.in_progress    exists until the fragment is complete
     """
 
     PROGRESS_EXT = _IN_PROGRESS

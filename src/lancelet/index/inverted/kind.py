@@ -3,8 +3,8 @@
     texts      0 "a red fox"    1 "red, red"
     postings   fox {0: 1}       red {0: 1, 1: 2}
 
-This module builds, opens, merges and renumbers segments. The search is in `query`, because it
-compares the scores of several segments.
+This module builds, opens, merges and renumbers segments. The search is in the package
+`search`, because it compares the scores of several segments.
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ def probe_of(expression: Expression) -> Probe | None:
 def _path_of(operand: Expression) -> tuple[str, ...] | None:
     """Return the path of an expression that refers to stored values, or None.
 
-    json_get_int(json_get(doc, 'a'), 'b')      (doc, WITHIN, a, b)
+    For example:
+
+        json_get_int(json_get(doc, 'a'), 'b')      (doc, WITHIN, a, b)
     """
     if isinstance(operand, ex.Column):
         return operand.path
