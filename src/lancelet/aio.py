@@ -6,8 +6,9 @@
         ...
 
 An `AsyncDataset` has the methods of `LanceDataset` that read or write, with the same names,
-arguments and results. `run` calls any other function. A cancelled call stops at the next batch
-or step. A cancelled change stops before its commit, unless it has already committed.
+arguments and results; so have its scanners, queries, merges, tags, branches and optimizer. `run`
+calls any other function. A cancelled call stops at the next batch or step. A cancelled change stops
+before its commit, unless it has already committed.
 """
 
 from __future__ import annotations
@@ -18,25 +19,40 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
 from lancelet.change.progress import reporting
 from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
+from lancelet.dataset.history.refs import Branches, Tags
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
+from lancelet.dataset.mutation import ExecuteResult, MergeInsertBuilder
 from lancelet.dataset.scan.scanner import LanceScanner
+from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
 from lancelet.dataset.write.write import dataset as open_dataset
 from lancelet.dataset.write.write import write_dataset as write_rows
 from lancelet.errors import CancelledError, InvalidInputError
 
-if TYPE_CHECKING:
-    from lancelet.dataset.mutation import ExecuteResult, MergeInsertBuilder
-
-__all__ = ["AsyncDataset", "batches", "dataset", "run", "write_dataset"]
+__all__ = [
+    "AsyncBranches",
+    "AsyncDataset",
+    "AsyncMergeInsertBuilder",
+    "AsyncOptimizer",
+    "AsyncScanner",
+    "AsyncSqlQuery",
+    "AsyncSqlQueryBuilder",
+    "AsyncTags",
+    "batches",
+    "dataset",
+    "run",
+    "write_dataset",
+]
 
 P = ParamSpec("P")
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 
 _END: Final = object()
@@ -144,56 +160,67 @@ async def _each(iterator: Any, executor: Executor | None) -> AsyncIterator[pa.Re
         iterator.close()
 
 
+class _Async(Generic[S_co]):
+    """An object whose methods run in a thread pool."""
+
+    def __init__(self, wrapped: S_co, executor: Executor | None, lock: asyncio.Lock) -> None:
+        self._wrapped = wrapped
+        self.executor = executor
+        self.lock = lock
+
+    def __repr__(self) -> str:
+        """Show the wrapped object."""
+        return f"{type(self).__name__}({self._wrapped!r})"
+
+
 def _awaited(
-    method: Callable[Concatenate[LanceDataset, P], T],
-) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, T]]:
     """Return a coroutine function for a read method."""
 
     @wraps(method)
-    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await _call(self.executor, lambda _: method(self.dataset, *arguments, **options))
+    async def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await _call(self.executor, lambda _: method(self._wrapped, *arguments, **options))
 
     return call
 
 
 def _change(
-    method: Callable[Concatenate[LanceDataset, P], T],
-) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, T]]:
     """Return a coroutine function for a method that commits; changes of a dataset run in order."""
     awaited = _awaited(method)
 
     @wraps(method)
-    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
+    async def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> T:
         async with self.lock:
             return await awaited(self, *arguments, **options)
 
     return call
 
 
-def _maintenance(
-    method: Callable[Concatenate[DatasetOptimizer, P], T],
-) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine function for a method of `optimize`."""
+def _chained(
+    method: Callable[Concatenate[S, P], S],
+) -> Callable[Concatenate[_Async[S], P], Any]:
+    """Return a method that sets an option of a builder, without I/O."""
 
     @wraps(method)
-    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
-        async with self.lock:
-            return await _call(
-                self.executor, lambda _: method(self.dataset.optimize, *arguments, **options)
-            )
+    def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> _Async[S]:
+        changed = method(self._wrapped, *arguments, **options)
+        return type(self)(changed, self.executor, self.lock)
 
     return call
 
 
 def _table(
-    scanner: Callable[Concatenate[LanceDataset, P], LanceScanner],
-) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, pa.Table]]:
+    scanner: Callable[Concatenate[S, P], LanceScanner],
+) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, pa.Table]]:
     """Return `to_table` as a coroutine function that checks for cancellation after each batch."""
 
-    @wraps(LanceDataset.to_table)
-    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
+    @wraps(scanner)
+    async def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
         def read(stopped: threading.Event) -> pa.Table:
-            scan = scanner(self.dataset, *arguments, **options)
+            scan = scanner(self._wrapped, *arguments, **options)
             found = []
             for batch in scan.to_batches():
                 if stopped.is_set():
@@ -207,28 +234,161 @@ def _table(
 
 
 def _batches(
-    method: Callable[Concatenate[LanceDataset, P], Any],
-) -> Callable[Concatenate[AsyncDataset, P], AsyncIterator[pa.RecordBatch]]:
-    """Return `to_batches` as an asynchronous generator."""
+    method: Callable[Concatenate[S, P], Any],
+) -> Callable[Concatenate[_Async[S], P], AsyncIterator[pa.RecordBatch]]:
+    """Return a method that yields batches as an asynchronous generator."""
 
     @wraps(method)
     async def call(
-        self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs
+        self: _Async[S], /, *arguments: P.args, **options: P.kwargs
     ) -> AsyncIterator[pa.RecordBatch]:
-        iterator = await _call(self.executor, lambda _: method(self.dataset, *arguments, **options))
+        iterator = await _call(
+            self.executor, lambda _: method(self._wrapped, *arguments, **options)
+        )
         async for batch in _each(iterator, self.executor):
             yield batch
 
     return call
 
 
-class AsyncDataset:
+def _reopened(
+    method: Callable[Concatenate[LanceDataset, P], Any],
+) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, Any]]:
+    """Return a coroutine function for a method that returns another dataset."""
+
+    @wraps(method)
+    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> Any:
+        found = await _call(self.executor, lambda _: method(self.dataset, *arguments, **options))
+        is_dataset = isinstance(found, LanceDataset)
+        return AsyncDataset(found, self.executor) if is_dataset else found
+
+    return call
+
+
+class AsyncScanner(_Async[LanceScanner]):
+    """A scanner with asynchronous methods; see `LanceScanner`."""
+
+    to_table = _table(lambda scanner: scanner)
+    to_batches = _batches(LanceScanner.to_batches)
+    to_pandas = _awaited(LanceScanner.to_pandas)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    to_polars = _awaited(LanceScanner.to_polars)
+    count_rows = _awaited(LanceScanner.count_rows)
+    head = _awaited(LanceScanner.head)
+    take = _awaited(LanceScanner.take)
+    explain_plan = _awaited(LanceScanner.explain_plan)
+    analyze_plan = _awaited(LanceScanner.analyze_plan)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of the result."""
+        return self._wrapped.projected_schema
+
+
+class AsyncSqlQuery(_Async[SqlQuery]):
+    """An SQL query with asynchronous methods; see `SqlQuery`."""
+
+    to_table = _awaited(SqlQuery.to_table)
+    to_pandas = _awaited(SqlQuery.to_pandas)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    to_polars = _awaited(SqlQuery.to_polars)
+    to_batch_records = _awaited(SqlQuery.to_batch_records)
+    to_batches = _batches(SqlQuery.to_stream_reader)
+
+
+class AsyncSqlQueryBuilder(_Async[SqlQueryBuilder]):
+    """The builder of an SQL query; see `SqlQueryBuilder`."""
+
+    table_name = _chained(SqlQueryBuilder.table_name)
+    with_row_id = _chained(SqlQueryBuilder.with_row_id)
+    with_row_addr = _chained(SqlQueryBuilder.with_row_addr)
+    blob_handling = _chained(SqlQueryBuilder.blob_handling)
+    batch_size = _chained(SqlQueryBuilder.batch_size)
+    batch_size_bytes = _chained(SqlQueryBuilder.batch_size_bytes)
+
+    def build(self) -> AsyncSqlQuery:
+        """Return the query.
+
+        Returns:
+            The query, which runs when it is read.
+
+        Example:
+            ```python
+            import asyncio
+
+            query = lance.aio.AsyncDataset(dataset).sql("SELECT count(*) FROM dataset").build()
+            asyncio.run(query.to_table())
+            ```
+        """
+        return AsyncSqlQuery(self._wrapped.build(), self.executor, self.lock)
+
+
+class AsyncMergeInsertBuilder(_Async[MergeInsertBuilder]):
+    """A merge with asynchronous execution; see `MergeInsertBuilder`."""
+
+    conflict_retries = _chained(MergeInsertBuilder.conflict_retries)
+    data_storage_version = _chained(MergeInsertBuilder.data_storage_version)
+    mark_sstables_as_compacted = _chained(MergeInsertBuilder.mark_sstables_as_compacted)
+    memory_limit = _chained(MergeInsertBuilder.memory_limit)
+    retry_timeout = _chained(MergeInsertBuilder.retry_timeout)
+    skip_auto_cleanup = _chained(MergeInsertBuilder.skip_auto_cleanup)
+    source_dedupe_behavior = _chained(MergeInsertBuilder.source_dedupe_behavior)
+    target_all_bases = _chained(MergeInsertBuilder.target_all_bases)
+    target_bases = _chained(MergeInsertBuilder.target_bases)
+    use_index = _chained(MergeInsertBuilder.use_index)
+    when_matched_delete = _chained(MergeInsertBuilder.when_matched_delete)
+    when_matched_fail = _chained(MergeInsertBuilder.when_matched_fail)
+    when_matched_update_all = _chained(MergeInsertBuilder.when_matched_update_all)
+    when_not_matched_by_source_delete = _chained(
+        MergeInsertBuilder.when_not_matched_by_source_delete
+    )
+    when_not_matched_insert_all = _chained(MergeInsertBuilder.when_not_matched_insert_all)
+    write_mode = _chained(MergeInsertBuilder.write_mode)
+    explain_plan = _awaited(MergeInsertBuilder.explain_plan)
+    analyze_plan = _awaited(MergeInsertBuilder.analyze_plan)
+    analyze_plan_batches = _awaited(MergeInsertBuilder.analyze_plan_batches)
+    execute = _change(MergeInsertBuilder.execute)
+    execute_batches = _change(MergeInsertBuilder.execute_batches)
+    execute_uncommitted = _awaited(MergeInsertBuilder.execute_uncommitted)
+    execute_uncommitted_batches = _awaited(MergeInsertBuilder.execute_uncommitted_batches)
+
+
+class AsyncTags(_Async[Tags]):
+    """Tags with asynchronous methods; see `Tags`."""
+
+    list = _awaited(Tags.list)
+    list_ordered = _awaited(Tags.list_ordered)
+    get_version = _awaited(Tags.get_version)
+    create = _change(Tags.create)
+    update = _change(Tags.update)
+    delete = _change(Tags.delete)
+    replace_metadata = _change(Tags.replace_metadata)
+
+
+class AsyncBranches(_Async[Branches]):
+    """Branches with asynchronous methods; see `Branches`."""
+
+    list = _awaited(Branches.list)
+    list_ordered = _awaited(Branches.list_ordered)
+    delete = _change(Branches.delete)
+    fast_forward = _change(Branches.fast_forward)
+    replace_metadata = _change(Branches.replace_metadata)
+
+
+class AsyncOptimizer(_Async[DatasetOptimizer]):
+    """The optimizer of a dataset with asynchronous methods; see `DatasetOptimizer`."""
+
+    compact_files = _change(DatasetOptimizer.compact_files)
+    optimize_indices = _change(DatasetOptimizer.optimize_indices)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    enable_auto_cleanup = _change(DatasetOptimizer.enable_auto_cleanup)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    disable_auto_cleanup = _change(DatasetOptimizer.disable_auto_cleanup)  # type: ignore[arg-type]  # named arguments may not be called `self`
+
+
+class AsyncDataset(_Async[LanceDataset]):
     """A dataset with asynchronous methods.
 
     Reads run concurrently; changes made through one `AsyncDataset` run sequentially.
 
     Attributes:
-        dataset: The wrapped dataset, for members that do no I/O, such as `schema` and `version`.
+        dataset: The wrapped dataset, for members that do no I/O.
         executor: The pool that runs the calls; None for the pool of this module.
         lock: Serializes changes.
 
@@ -245,43 +405,213 @@ class AsyncDataset:
         ```
     """
 
-    def __init__(self, dataset: LanceDataset, executor: Executor | None = None) -> None:
-        """Wrap a dataset; calls run in `executor`."""
-        self.dataset = dataset
-        self.executor = executor
-        self.lock = asyncio.Lock()
+    def __init__(
+        self,
+        dataset: LanceDataset,
+        executor: Executor | None = None,
+        lock: asyncio.Lock | None = None,
+    ) -> None:
+        """Wrap a dataset; calls run in `executor`, and changes under `lock`, by default its own."""
+        super().__init__(dataset, executor, lock or asyncio.Lock())
 
-    def __repr__(self) -> str:
-        """Show the dataset."""
-        return f"AsyncDataset({self.dataset!r})"
+    @property
+    def dataset(self) -> LanceDataset:
+        """The wrapped dataset."""
+        return self._wrapped
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the dataset."""
+        return self.dataset.schema
+
+    @property
+    def version(self) -> int:
+        """The version number of the dataset."""
+        return self.dataset.version
+
+    @property
+    def uri(self) -> str:
+        """The URI of the dataset."""
+        return self.dataset.uri
+
+    @property
+    def tags(self) -> AsyncTags:
+        """The tags of the table."""
+        return AsyncTags(self.dataset.tags, self.executor, self.lock)
+
+    @property
+    def branches(self) -> AsyncBranches:
+        """The branches of the table."""
+        return AsyncBranches(self.dataset.branches, self.executor, self.lock)
+
+    @property
+    def optimize(self) -> AsyncOptimizer:
+        """The optimizer of the dataset."""
+        return AsyncOptimizer(self.dataset.optimize, self.executor, self.lock)
+
+    def scanner(self, *arguments: Any, **options: Any) -> AsyncScanner:
+        """Create a scanner, without I/O.
+
+        Args:
+            arguments: Positional arguments of `LanceDataset.scanner`.
+            options: Keyword arguments of `LanceDataset.scanner`.
+
+        Returns:
+            The scanner.
+
+        Example:
+            ```python
+            import asyncio
+
+            cheap = lance.aio.AsyncDataset(dataset).scanner(filter="price < 3")
+            asyncio.run(cheap.to_pandas())
+            ```
+        """
+        return AsyncScanner(self.dataset.scanner(*arguments, **options), self.executor, self.lock)
+
+    def sql(self, sql: str) -> AsyncSqlQueryBuilder:
+        """Create an SQL query of the dataset, without I/O.
+
+        Args:
+            sql: The query; the table is called `dataset`.
+
+        Returns:
+            The builder of the query.
+
+        Example:
+            ```python
+            import asyncio
+
+            query = lance.aio.AsyncDataset(dataset).sql("SELECT max(price) FROM dataset")
+            asyncio.run(query.build().to_table())
+            ```
+        """
+        return AsyncSqlQueryBuilder(self.dataset.sql(sql), self.executor, self.lock)
+
+    def merge_insert(self, *arguments: Any, **options: Any) -> AsyncMergeInsertBuilder:
+        """Create a merge, without I/O.
+
+        Args:
+            arguments: Positional arguments of `LanceDataset.merge_insert`.
+            options: Keyword arguments of `LanceDataset.merge_insert`.
+
+        Returns:
+            The builder of the merge.
+
+        Example:
+            ```python
+            import asyncio
+
+            table = lance.aio.AsyncDataset(dataset)
+            upsert = table.merge_insert("id").when_matched_update_all()
+            asyncio.run(upsert.execute(new_books))
+            ```
+        """
+        merge = self.dataset.merge_insert(*arguments, **options)
+        return AsyncMergeInsertBuilder(merge, self.executor, self.lock)
+
+    async def latest_version(self) -> int:
+        """Return the number of the latest version of the table.
+
+        Returns:
+            The number; `version` is the one of this dataset.
+
+        Example:
+            ```python
+            import asyncio
+
+            asyncio.run(lance.aio.AsyncDataset(dataset).latest_version())
+            ```
+        """
+        return await _call(self.executor, lambda _: self.dataset.latest_version)
 
     to_table = _table(LanceDataset.scanner)
     to_batches = _batches(LanceDataset.to_batches)
-    count_rows = _awaited(LanceDataset.count_rows)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    head = _awaited(LanceDataset.head)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    take = _awaited(LanceDataset.take)
-    sample = _awaited(LanceDataset.sample)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    hybrid_search = _awaited(LanceDataset.hybrid_search)
-    read_blobs = _awaited(LanceDataset.read_blobs)
-    versions = _awaited(LanceDataset.versions)
-    describe_indices = _awaited(LanceDataset.describe_indices)
-    prewarm_index = _awaited(LanceDataset.prewarm_index)
+    all_files = _awaited(LanceDataset.all_files)
+    base_paths = _awaited(LanceDataset.base_paths)
+    centroids = _awaited(LanceDataset.centroids)
+    changes = _awaited(LanceDataset.changes)
     check = _awaited(LanceDataset.check)
+    config = _awaited(LanceDataset.config)
+    count_rows = _awaited(LanceDataset.count_rows)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    delta = _awaited(LanceDataset.delta)
+    describe_indices = _awaited(LanceDataset.describe_indices)
+    diff = _awaited(LanceDataset.diff)
+    explain_cleanup_old_versions = _awaited(LanceDataset.explain_cleanup_old_versions)
+    explain_score = _awaited(LanceDataset.explain_score)
+    get_fragments = _awaited(LanceDataset.get_fragments)
+    get_ivf_model = _awaited(LanceDataset.get_ivf_model)
+    get_transactions = _awaited(LanceDataset.get_transactions)
+    get_version = _awaited(LanceDataset.get_version)
+    head = _awaited(LanceDataset.head)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    highlight = _awaited(LanceDataset.highlight)
+    hybrid_search = _awaited(LanceDataset.hybrid_search)
+    index_statistics = _awaited(LanceDataset.index_statistics)
+    latest_storage_options = _awaited(LanceDataset.latest_storage_options)
+    list_indices = _awaited(LanceDataset.list_indices)
+    mem_wal_index_details = _awaited(LanceDataset.mem_wal_index_details)
+    mem_wal_shards = _awaited(LanceDataset.mem_wal_shards)
+    prewarm_index = _awaited(LanceDataset.prewarm_index)
+    read_blob_ranges = _awaited(LanceDataset.read_blob_ranges)
+    read_blobs = _awaited(LanceDataset.read_blobs)
+    read_transaction = _awaited(LanceDataset.read_transaction)
+    recall_report = _awaited(LanceDataset.recall_report)
+    sample = _awaited(LanceDataset.sample)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    take = _awaited(LanceDataset.take)
+    take_blobs = _awaited(LanceDataset.take_blobs)
+    to_pandas = _awaited(LanceDataset.to_pandas)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    to_polars = _awaited(LanceDataset.to_polars)
+    tracked_files = _awaited(LanceDataset.tracked_files)
+    tune = _awaited(LanceDataset.tune)
+    validate = _awaited(LanceDataset.validate)
+    version_refs = _awaited(LanceDataset.version_refs)
+    versions = _awaited(LanceDataset.versions)
 
-    insert = _change(LanceDataset.insert)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    delete = _change(LanceDataset.delete)
-    update = _change(LanceDataset.update)
+    add_bases = _change(LanceDataset.add_bases)
     add_columns = _change(LanceDataset.add_columns)
     alter_columns = _change(LanceDataset.alter_columns)
-    drop_columns = _change(LanceDataset.drop_columns)
-    create_scalar_index = _change(LanceDataset.create_scalar_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    create_index = _change(LanceDataset.create_index)
-    drop_index = _change(LanceDataset.drop_index)
-    restore = _change(LanceDataset.restore)
     checkout_latest = _change(LanceDataset.checkout_latest)
     cleanup_old_versions = _change(LanceDataset.cleanup_old_versions)
-    compact_files = _maintenance(DatasetOptimizer.compact_files)
-    optimize_indices = _maintenance(DatasetOptimizer.optimize_indices)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    collect_mem_wal = _change(LanceDataset.collect_mem_wal)
+    commit_compaction = _change(LanceDataset.commit_compaction)
+    commit_existing_index_segments = _change(LanceDataset.commit_existing_index_segments)
+    compact_mem_wal = _change(LanceDataset.compact_mem_wal)
+    create_index = _change(LanceDataset.create_index)
+    create_index_uncommitted = _change(LanceDataset.create_index_uncommitted)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    create_scalar_index = _change(LanceDataset.create_scalar_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    delete = _change(LanceDataset.delete)
+    delete_config_keys = _change(LanceDataset.delete_config_keys)
+    drop_columns = _change(LanceDataset.drop_columns)
+    drop_index = _change(LanceDataset.drop_index)
+    drop_mem_wal = _change(LanceDataset.drop_mem_wal)
+    initialize_mem_wal = _change(LanceDataset.initialize_mem_wal)
+    insert = _change(LanceDataset.insert)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    merge_existing_index_segments = _change(LanceDataset.merge_existing_index_segments)
+    merge_index_metadata = _change(LanceDataset.merge_index_metadata)
+    migrate_manifest_paths_v2 = _change(LanceDataset.migrate_manifest_paths_v2)
+    migrate_to_stable_row_ids = _change(LanceDataset.migrate_to_stable_row_ids)
+    note_mem_wal_shards = _change(LanceDataset.note_mem_wal_shards)
+    remap_row_addrs = _change(LanceDataset.remap_row_addrs)
+    repair = _change(LanceDataset.repair)
+    replace_columns = _change(LanceDataset.replace_columns)
+    replace_field_metadata = _change(LanceDataset.replace_field_metadata)
+    replace_schema = _change(LanceDataset.replace_schema)
+    replace_schema_metadata = _change(LanceDataset.replace_schema_metadata)
+    restore = _change(LanceDataset.restore)
+    run_compaction = _change(LanceDataset.run_compaction)
+    run_optimize_indices = _change(LanceDataset.run_optimize_indices)
+    seal_mem_wal_shard = _change(LanceDataset.seal_mem_wal_shard)
+    truncate_table = _change(LanceDataset.truncate_table)
+    update = _change(LanceDataset.update)
+    update_base_paths = _change(LanceDataset.update_base_paths)
+    update_config = _change(LanceDataset.update_config)
+    update_field_metadata = _change(LanceDataset.update_field_metadata)
+    update_metadata = _change(LanceDataset.update_metadata)
+    update_schema_metadata = _change(LanceDataset.update_schema_metadata)
+    compact_files = _change(lambda dataset, **options: dataset.optimize.compact_files(**options))
+    optimize_indices = _change(
+        lambda dataset, **options: dataset.optimize.optimize_indices(**options)
+    )
 
     async def merge(self, builder: MergeInsertBuilder, data: Any, **options: Any) -> ExecuteResult:
         """Execute an upsert.
@@ -310,30 +640,10 @@ class AsyncDataset:
         async with self.lock:
             return await _call(self.executor, lambda _: builder.execute(data, **options))
 
-    async def checkout_version(self, *arguments: Any, **options: Any) -> AsyncDataset:
-        """Return the dataset at another version.
-
-        Args:
-            arguments: Positional arguments of `LanceDataset.checkout_version`.
-            options: Keyword arguments of `LanceDataset.checkout_version`.
-
-        Returns:
-            The dataset at that version.
-
-        Raises:
-            VersionNotFoundError: If the version does not exist or was cleaned up.
-
-        Example:
-            ```python
-            import asyncio
-
-            asyncio.run(lance.aio.AsyncDataset(dataset).checkout_version(1))
-            ```
-        """
-        found = await _call(
-            self.executor, lambda _: self.dataset.checkout_version(*arguments, **options)
-        )
-        return AsyncDataset(found, self.executor)
+    checkout_version = _reopened(LanceDataset.checkout_version)
+    shallow_clone = _reopened(LanceDataset.shallow_clone)
+    deep_clone = _reopened(LanceDataset.deep_clone)
+    create_branch = _reopened(LanceDataset.create_branch)
 
 
 def _opening(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, AsyncDataset]]:

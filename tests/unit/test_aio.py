@@ -9,6 +9,10 @@ import pytest
 
 import lancelet
 from lancelet import aio
+from lancelet.dataset.history.refs import Branches, Tags
+from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
+from lancelet.dataset.mutation import MergeInsertBuilder
+from lancelet.dataset.sql.query import SqlQueryBuilder
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 
 TIMEOUT = 60
@@ -191,3 +195,63 @@ def test_progress_is_called_and_a_cancelled_call_stops_as_well(table):
 
     asyncio.run(work())
     assert events[-1].event == "complete"
+
+
+WITHOUT_IO = {
+    # Members that read and write nothing, or return objects that do.
+    *("at", "children", "data_storage_version", "default_scan_options", "filter", "fragment_ids"),
+    *("get_fragment", "handle", "has_index", "has_stable_row_ids", "index_cache_hit_rate"),
+    *("initial_storage_options", "io_stats_incremental", "io_stats_snapshot", "join", "join_asof"),
+    *("lance_schema", "max_field_id", "mem_wal_writer", "metadata", "meter", "new_file_session"),
+    *("open_options", "partition_expression", "plot", "schema_metadata", "session", "set_snapshot"),
+    *("slice", "snapshot", "sort_by", "stats", "storage_options_accessor", "stream", "to_arrow"),
+    # Class methods, which `aio.run` calls.
+    *("commit", "commit_batch", "drop", "from_pydantic_model"),
+}
+BUILDERS = (
+    (aio.AsyncTags, Tags, set()),
+    (aio.AsyncBranches, Branches, set()),
+    (aio.AsyncOptimizer, DatasetOptimizer, set()),
+    (aio.AsyncMergeInsertBuilder, MergeInsertBuilder, set()),
+    (aio.AsyncSqlQueryBuilder, SqlQueryBuilder, {"dataset", "text"}),
+    (aio.AsyncDataset, lancelet.LanceDataset, WITHOUT_IO),
+)
+
+
+@pytest.mark.parametrize(("own", "synchronous", "without_io"), BUILDERS, ids=str)
+def test_every_operation_has_an_asynchronous_form(own, synchronous, without_io):
+    operations = {name for name in dir(synchronous) if not name.startswith("_")}
+    assert operations - without_io - set(dir(own)) == set()
+    assert without_io <= operations
+    for name in operations - without_io:
+        method = getattr(own, name)
+        if callable(method) and hasattr(method, "__wrapped__"):
+            assert method.__doc__
+
+
+def test_tags_branches_queries_scanners_and_merges_are_asynchronous(table):
+    async def work():
+        await table.tags.create("first", 1)
+        upsert = table.merge_insert("id").when_not_matched_insert_all()
+        merged = await upsert.execute({"id": [7, 1000]})
+        query = table.sql("SELECT max(id) AS most FROM dataset").build()
+        most = await query.to_table()
+        scanner = table.scanner(filter="id < 3")
+        rows = await scanner.to_table()
+        frame = await table.to_pandas(columns=["id"], filter="id < 2")
+        plan = await scanner.explain_plan()
+        branch = await table.create_branch("side")
+        await branch.insert({"id": [2000]})
+        names = (await table.tags.list()).keys(), (await table.branches.list()).keys()
+        latest = await table.latest_version()
+        return merged, most, rows, frame, plan, names, latest, await branch.count_rows()
+
+    merged, most, rows, frame, plan, names, latest, count = asyncio.run(work())
+    assert merged["num_inserted_rows"] == 1
+    assert most["most"].to_pylist() == [1000]
+    assert rows.num_rows == 3
+    assert frame["id"].tolist() == [0, 1]
+    assert "LanceRead" in plan
+    assert [list(each) for each in names] == [["first"], ["side"]]
+    assert latest == table.version == 2
+    assert count == 102
