@@ -401,7 +401,10 @@ def _is_plain(fragment: Fragment) -> bool:
 def _head_bytes(size: Int64s) -> Int64s:
     """Return the number of bytes of each entry's tag and size."""
     bytes_of_size = np.ones(len(size), np.int64)
+    largest = size.max(initial=0)
     for bits in (7, 14, 21, 28, 35):
+        if largest < 1 << bits:
+            break
         bytes_of_size += size >= 1 << bits
     return bytes_of_size + len(_TAG)
 

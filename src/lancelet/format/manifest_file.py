@@ -67,13 +67,15 @@ def read_manifest(file_bytes: int) -> ReadCoroutine[StoredManifest]:
 
 def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
     """Parse the outline and the index section of a manifest file in memory."""
+    position = _parse_footer(data, len(data))
+    outline, positions = parse_outline(_parse_section(data[position : len(data) - _FOOTER.size]))
+    _check_positions(positions, position)
+    if positions.index is None:
+        return outline, IndexSection()
 
     def fetch(requested: ByteRanges) -> ByteSlices:
         return ByteSlices(data, requested.position, requested.size)
 
-    message, position = run(_read_message(len(data)), fetch)
-    outline, positions = parse_outline(message)
-    _check_positions(positions, position)
     section = run(_read_section(positions.index, positions, position, len(data)), fetch)
     return outline, IndexSection() if section is None else IndexSection.parse(section.data)
 
@@ -90,14 +92,19 @@ def _read_message(file_bytes: int) -> ReadCoroutine[tuple[Bytes, int]]:
         section = slices.slice_bytes(0)
     else:
         section = tail[len(tail) - _FOOTER.size - message_bytes : len(tail) - _FOOTER.size]
+    return _parse_section(section), position
+
+
+def _parse_section(section: Bytes) -> Bytes:
+    """Return the serialized manifest from the bytes between its position and the footer."""
     (size,) = _SIZE.unpack(section[: _SIZE.size].data)
-    if size != message_bytes - _SIZE.size:
+    if size != len(section) - _SIZE.size:
         raise CorruptDataError(
             "the manifest does not end at the footer",
-            expected_bytes=message_bytes - _SIZE.size,
+            expected_bytes=len(section) - _SIZE.size,
             found_bytes=size,
         )
-    return strip_trailer(section[_SIZE.size :]), position
+    return strip_trailer(section[_SIZE.size :])
 
 
 def _check_positions(positions: SectionPositions, position: int) -> None:

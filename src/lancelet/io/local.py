@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from lancelet.io.durable import (
     translating_os_errors,
     write_unflushed,
 )
-from lancelet.io.mapped import MappedReader, OpenedReader
+from lancelet.io.mapped import MappedReader, OpenedReader, identity_of
 from lancelet.io.store import (
     BytesLike,
     Listing,
@@ -49,6 +49,7 @@ from lancelet.io.unfinished import (
     link_if_absent,
     locked,
 )
+from lancelet.io.watched import WATCHED
 from lancelet.kernels import NATIVE
 
 _WINDOWS_PATH_MAX: Final = 240
@@ -167,10 +168,10 @@ class LocalStore(Store):
         """Always true: a listing with sizes needs one more request per file."""
         return True
 
-    def list_names(self, folder: str) -> list[str]:
-        """Return the names in a directory."""
+    def list_names(self, folder: str) -> Sequence[str]:
+        """Return the sorted names in a directory."""
         try:
-            return os.listdir(self._native_folder(folder))
+            return WATCHED.list_names(self._native_folder(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -270,6 +271,13 @@ class LocalStore(Store):
         """Return the tag of a file."""
         info = self._info_or_none(path)
         return None if info is None else info.etag
+
+    def identity_if_cheap(self, path: str) -> Hashable | None:
+        """Return the identity of a file; opening a file that is cached would take longer."""
+        try:
+            return identity_of(os.stat(self._native(path)))
+        except OSError:
+            return None
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
         """Delete temporary files of crashed writers below a directory; return their number.

@@ -83,7 +83,7 @@ class MappedReader(ObjectReader):
             if not stat.S_ISREG(status.st_mode):
                 raise not_found(path)
             self._size = status.st_size
-            self._identity = _identity(status)
+            self._identity = identity_of(status)
             self._inode = (status.st_dev, status.st_ino)
             # An empty file cannot be mapped.
             if self._size:
@@ -177,7 +177,7 @@ class OpenedReader(RangedReader):
         if not stat.S_ISREG(status.st_mode):
             raise not_found(path)
         super().__init__(store, path, status.st_size)
-        self._identity = _identity(status)
+        self._identity = identity_of(status)
 
     @property
     def identity(self) -> Hashable | None:
@@ -223,7 +223,7 @@ def _truncation_error(path: str, size: int, file_bytes: int) -> CorruptDataError
     )
 
 
-def _identity(status: os.stat_result) -> Hashable | None:
+def identity_of(status: os.stat_result) -> Hashable | None:
     """Return a value that identifies a file and changes when it is modified, or None.
 
     File system clocks tick every few milliseconds, some every second or two. A file changed within

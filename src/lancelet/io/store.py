@@ -231,9 +231,9 @@ class Store(Protocol):
         """Whether `list_names` is much cheaper than `list`."""
         return False
 
-    def list_names(self, folder: str) -> list[str]:
-        """Return the unordered names in a directory, including unfinished files."""
-        return [info.path.rpartition("/")[2] for info in self.list(folder)]
+    def list_names(self, folder: str) -> Sequence[str]:
+        """Return the sorted names in a directory, including unfinished files."""
+        return sorted(info.path.rpartition("/")[2] for info in self.list(folder))
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield all objects below a directory, ordered by path.
@@ -300,6 +300,10 @@ class Store(Protocol):
 
     def etag_if_cheap(self, path: str) -> str | None:  # noqa: ARG002  # overridden
         """Return the tag of an object if it is cheap to obtain, or None."""
+        return None
+
+    def identity_if_cheap(self, path: str) -> Hashable | None:  # noqa: ARG002  # overridden
+        """Return the `ObjectReader.identity` of an object if it is cheap to obtain, or None."""
         return None
 
     def delete_many(self, paths: Iterable[str]) -> None:

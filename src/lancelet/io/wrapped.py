@@ -105,6 +105,10 @@ class WrappedStore(Store):
         """Return the tag of an object if it is cheap to obtain, or None."""
         return self.inner.etag_if_cheap(path)
 
+    def identity_if_cheap(self, path: str) -> Hashable | None:
+        """Return the identity of an object if it is cheap to obtain, or None."""
+        return self.inner.identity_if_cheap(path)
+
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
         """Open an object for reading."""
         reader = self._request("open_reader", path, lambda: self.inner.open_reader(path, size))

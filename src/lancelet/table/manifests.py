@@ -17,7 +17,8 @@ lacks the folder of versions, this copy is its only version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -61,6 +62,10 @@ _SETTLING_TIME: Final = timedelta(seconds=1)
 
 _V2_LENGTH: Final = V2_DIGITS + len(MANIFEST_SUFFIX)
 
+_FIRST_V2_NAME: Final = manifest_name(10**9)
+_LAST_V2_NAME: Final = manifest_name(0)
+"""The range of names that V1 manifests do not have, up to version 18 billion."""
+
 _PAGE: Final = 1000
 """Names per listing request."""
 
@@ -100,11 +105,13 @@ class ManifestEntry:
 class VersionFolder:
     """The result of listing the folder of versions.
 
-    `newer` and `older` are the manifests with V2 and V1 names. If V2 names fill the first page,
-    older versions are missing. `dotted` are the names that start with a dot.
+    `names` are sorted, so those of V2 manifests follow each other, the newest first, and are found
+    by bisection: a table may have thousands. If they fill the first page of a listing, older ones
+    are missing. `older` are the manifests with V1 names, and `dotted` the names that start with a
+    dot.
     """
 
-    newer: list[str]
+    names: Sequence[str]
     older: dict[int, str]
     dotted: tuple[str, ...]
     infos: Mapping[str, ObjectInfo]
@@ -122,60 +129,58 @@ class VersionFolder:
         infos = {name(info.path): info for info in islice(listing, _PAGE)}
         if len(infos) == _PAGE and not all(map(_sorts_before_v1, infos)):
             infos |= {name(info.path): info for info in listing}
-        return VersionFolder._of(store, list(infos), infos)
+        return VersionFolder._of(store, sorted(infos), infos)
 
     @staticmethod
-    def _of(store: Store, names: list[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
-        # A table may have thousands of versions, so the common case is a single test per name.
-        newer = [
-            each
-            for each in names
-            if len(each) == _V2_LENGTH and each[0] in "01" and each.endswith(MANIFEST_SUFFIX)
-        ]
+    def _of(store: Store, names: Sequence[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
         dotted: list[str] = []
         older: dict[int, str] = {}
-        if len(newer) < len(names):
-            for each in names:
-                if each[0] == ".":
-                    dotted.append(each)
-                elif len(each) < _V2_LENGTH and (parsed := parse_manifest_name(each)) is not None:
-                    older[parsed.version] = each
-        if newer and older and name(RENAMING) not in dotted:
+        start, end = bisect_left(names, _FIRST_V2_NAME), bisect_right(names, _LAST_V2_NAME)
+        for each in (*names[:start], *names[end:]):
+            if each[0] == ".":
+                dotted.append(each)
+            elif len(each) < _V2_LENGTH and (parsed := parse_manifest_name(each)) is not None:
+                older[parsed.version] = each
+        folder = VersionFolder(names, older, tuple(dotted), infos)
+        if older and (newer := next(folder._v2_names(), None)) and name(RENAMING) not in dotted:
             raise MixedNamesError(
                 "the manifests have names of both schemes, as after an interrupted migration; "
                 "open a version by its number and call `migrate_manifest_paths_v2()` to "
                 "complete it",
                 uri=store.uri,
-                newest_of_new_names=_parse_v2_name(min(newer)),
+                newest_of_new_names=_parse_v2_name(newer),
                 newest_of_old_names=max(older),
             )
-        return VersionFolder(newer, older, tuple(dotted), infos)
+        return folder
 
     @property
     def has_versions(self) -> bool:
         """Whether any manifest was listed."""
-        return bool(self.newer or self.older)
+        return bool(self.older) or next(self._v2_names(), None) is not None
 
     def get_file(self, version: int) -> str | None:
         """Return the name of the listed manifest of a version, or None."""
         file = manifest_name(version)
-        return file if file in self.newer else self.older.get(version)
+        index = bisect_left(self.names, file)
+        is_listed = index < len(self.names) and self.names[index] == file
+        return file if is_listed and _is_v2(file) else self.older.get(version)
 
     def has_other_versions(self, version: int) -> bool:
         """Return whether any version other than `version` was listed."""
-        return len(self.newer) + len(self.older) > (self.get_file(version) is not None)
+        file = manifest_name(version)
+        return any(each != version for each in self.older) or any(
+            each != file for each in self._v2_names()
+        )
 
     def next_version(self, version: int) -> int | None:
         """Return the lowest listed version above `version`, or None."""
-        limit = manifest_name(version)
-        # V2 names count down; usually no version is above.
-        is_newest = not self.newer or min(self.newer) >= limit
-        newer = None if is_newest else max(each for each in self.newer if each < limit)
-        older = min((each for each in self.older if each > version), default=None)
-        candidates = [
-            each for each in (older, _parse_v2_name(newer) if newer else None) if each is not None
-        ]
-        return min(candidates, default=None)
+        index = bisect_left(self.names, manifest_name(version)) - 1
+        while index >= 0 and not _is_v2(self.names[index]):
+            index -= 1
+        higher = [each for each in self.older if each > version]
+        if index >= 0:
+            higher.append(_parse_v2_name(self.names[index]))
+        return min(higher, default=None)
 
     def newest(self, store: Store) -> ManifestEntry | None:
         """Return the newest manifest, or None if the folder has none.
@@ -183,16 +188,15 @@ class VersionFolder:
         Raises:
             ObjectNotFoundError: The manifest was removed after the listing.
         """
-        newer = _parse_v2_name(min(self.newer)) if self.newer else None
-        version = max(self.older, default=newer) if newer is None else newer
-        if self.older and newer is not None:
-            version = max(newer, *self.older)
+        version = self._highest_version(self._v2_names(), self.older)
         while version is not None:
             entry = self.entry(store, version)
             if entry.size:
                 return entry
             # Empty files were written by earlier releases to reserve a name.
-            version = self._previous_version(version)
+            after = bisect_right(self.names, manifest_name(version))
+            lower = [each for each in self.older if each < version]
+            version = self._highest_version(self._v2_names(after), lower)
         return None
 
     def entry(self, store: Store, version: int) -> ManifestEntry:
@@ -204,10 +208,19 @@ class VersionFolder:
         naming = ManifestNaming.V2 if len(file) == _V2_LENGTH else ManifestNaming.V1
         return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
 
-    def _previous_version(self, version: int) -> int | None:
-        """Return the highest listed version below `version`, or None."""
-        numbers = [*map(_parse_v2_name, self.newer), *self.older]
-        return max((each for each in numbers if each < version), default=None)
+    def _v2_names(self, start: int = 0) -> Iterator[str]:
+        """Yield the listed V2 names from an index on, the newest first."""
+        return (
+            file
+            for file in map(self.names.__getitem__, range(start, len(self.names)))
+            if _is_v2(file)
+        )
+
+    @staticmethod
+    def _highest_version(newer: Iterator[str], older: Iterable[int]) -> int | None:
+        newest = next(newer, None)
+        numbers = [*older] if newest is None else [_parse_v2_name(newest), *older]
+        return max(numbers, default=None)
 
 
 def _parse_v2_name(file: str) -> int:
@@ -216,7 +229,7 @@ def _parse_v2_name(file: str) -> int:
 
 
 def _is_v2(file: str) -> bool:
-    return "0" <= file[0] < "2" and file.endswith(MANIFEST_SUFFIX) and len(file) == _V2_LENGTH
+    return len(file) == _V2_LENGTH and file[0] in "01" and file.endswith(MANIFEST_SUFFIX)
 
 
 def _sorts_before_v1(file: str) -> bool:
@@ -309,6 +322,11 @@ def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> Store
     is_small = entry.size <= TAIL_BYTES
     if is_small and surroundings.now() - entry.modified < _SETTLING_TIME:
         return _parse_cached(store.read(entry.path), cache)
+    identity = store.identity_if_cheap(entry.path)
+    if identity is not None:
+        cached = cache.get(("manifest", identity))
+        if isinstance(cached, StoredManifest):
+            return cached
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:
         if not is_small:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict, cast
-
-import numpy as np
 
 from lancelet import change
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
@@ -141,13 +139,19 @@ class HistoryMethods:
 def describe_version(snapshot: Snapshot) -> Version:
     """Return the number, local timestamp and metadata of a version."""
     fragments = snapshot.fragments
-    rows, deleted = int(fragments.physical_rows.sum()), int(fragments.num_deleted_rows.sum())
+    num_files = num_bytes = rows = deleted = num_deletion_files = 0
+    for fragment in fragments:
+        num_files += len(fragment.files)
+        num_bytes += fragment.data_bytes
+        rows += fragment.physical_rows
+        deleted += fragment.num_deleted_rows
+        num_deletion_files += fragment.deletion_file is not None
     summary = {
         "total_data_file_rows": rows,
-        "total_data_files": sum(len(fragment.files) for fragment in fragments),
+        "total_data_files": num_files,
         "total_deletion_file_rows": deleted,
-        "total_deletion_files": int(np.count_nonzero(fragments.has_deletion_file)),
-        "total_files_size": snapshot.data_bytes,
+        "total_deletion_files": num_deletion_files,
+        "total_files_size": num_bytes,
         "total_fragments": len(fragments),
         "total_rows": rows - deleted,
     }
@@ -161,5 +165,6 @@ def describe_version(snapshot: Snapshot) -> Version:
 def local_time(timestamp_ns: int) -> datetime:
     """Convert nanoseconds since 1970 to a naive local datetime."""
     seconds, rest_ns = divmod(timestamp_ns, NANOSECONDS)
-    moment = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest_ns // 1000)
-    return moment.astimezone().replace(tzinfo=None)
+    # A local datetime without a time zone is the intended result.
+    moment = datetime.fromtimestamp(seconds)  # noqa: DTZ006
+    return moment.replace(microsecond=rest_ns // 1000)

@@ -9,12 +9,13 @@ retains some unreferenced files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
 import numpy as np
 
+from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.flags import check_writable
 from lancelet.format.fragment import External, Fragment
@@ -33,13 +34,16 @@ from lancelet.format.paths import (
     is_detached,
     parse_manifest_name,
 )
-from lancelet.io.store import ObjectInfo
+from lancelet.io.store import ObjectInfo, Store
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches
 from lancelet.values import dataclass
+
+_BATCH_BYTES: Final = 8 << 20
+"""Bytes of manifests that are read together."""
 
 _LISTINGS_MAX: Final = 100
 """Maximum number of listings, if the newest listed version was always removed before it was read.
@@ -137,8 +141,8 @@ def read_versions(
             entries = [single]
         numbers = [entry.version for entry in entries if not is_detached_entry(entry)]
         newest = max(numbers, default=0)
-        selected = entries if selects is None else filter(selects, entries)
-        read = {entry: _read_outline_if_exists(location, entry) for entry in selected}
+        selected = entries if selects is None else list(filter(selects, entries))
+        read = dict(zip(selected, _read_outlines(location, selected), strict=True))
         missing = {entry.version for entry, version in read.items() if version is None}
         if newest >= version_min and newest not in missing:
             return listed, [version for version in read.values() if version is not None]
@@ -150,10 +154,54 @@ def read_versions(
     )
 
 
-def _read_outline_if_exists(location: TableLocation, entry: ManifestEntry) -> VersionOutline | None:
-    """Read a version; None if it was removed. Raise if it is unreadable."""
+def _read_outlines(
+    location: TableLocation, entries: Sequence[ManifestEntry]
+) -> Iterator[VersionOutline | None]:
+    """Read versions in batches; yield None for those that were removed."""
+    for start, stop in _batches([entry.size for entry in entries]):
+        batch = entries[start:stop]
+        for entry, data in zip(batch, _read_together(location.store, batch), strict=True):
+            yield _read_outline_if_exists(location, entry, data)
+
+
+def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of consecutive files to read together.
+
+    >>> list(_batches([_BATCH_BYTES, 1, 2]))
+    [(0, 1), (1, 3)]
+    """
+    start = num_bytes = 0
+    for index, size in enumerate(sizes):
+        if index > start and num_bytes + size > _BATCH_BYTES:
+            yield start, index
+            start, num_bytes = index, 0
+        num_bytes += size
+    if start < len(sizes):
+        yield start, len(sizes)
+
+
+def _read_together(store: Store, entries: Sequence[ManifestEntry]) -> Sequence[Bytes | None]:
+    """Return the content of manifests, or None for each if they must be read one by one."""
+    sizes = [entry.size for entry in entries]
     try:
-        data = np.frombuffer(location.store.read(entry.path), np.uint8)
+        content = store.read_together([entry.path for entry in entries], sizes)
+    except ObjectNotFoundError:
+        content = None
+    if content is None:
+        return [None] * len(entries)
+    return np.split(content, np.cumsum(sizes[:-1]))
+
+
+def _read_outline_if_exists(
+    location: TableLocation, entry: ManifestEntry, data: Bytes | None
+) -> VersionOutline | None:
+    """Return a version, read unless `data` is its manifest; None if it was removed.
+
+    Raises if it is unreadable.
+    """
+    try:
+        if data is None:
+            data = np.frombuffer(location.store.read(entry.path), np.uint8)
         outline, indices = read_outline(data)
         check_writable(outline.reader_flags, outline.writer_flags)
         return VersionOutline(entry, outline, indices)

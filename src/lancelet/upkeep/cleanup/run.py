@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -182,11 +183,13 @@ class _Deleter:
         self._store = plan.location.store
         # Local deletions are serialized by the operating system, but concurrent requests are
         # faster.
-        is_local = parse_uri(self._store.uri).scheme in {"file", "memory"}
+        scheme = parse_uri(self._store.uri).scheme
+        is_local = scheme in {"file", "memory"}
         self._threads = policy.delete_concurrency or (_LOCAL_THREADS if is_local else IO_THREADS)
         self._batch = _LOCAL_BATCH if is_local else 1
         self._can_delete_inline = is_local and policy.delete_concurrency is None
         self._rate_limiter = _RateLimiter(policy.delete_rate_limit)
+        self._deletes_many = scheme == "file" and policy.delete_rate_limit is None
         self._owned_folders: dict[str, bool] = {}
         self.failed = 0
 
@@ -194,12 +197,14 @@ class _Deleter:
         """Delete files, and return the deleted ones."""
         if not files:
             return []
-        if self._can_delete_inline and _is_fast_to_delete(files):
-            outcomes = list(counted(stage, map(self._delete, files), len(files)))
+        is_inline = self._can_delete_inline and _is_fast_to_delete(files)
+        threads = 1 if is_inline else min(self._threads, len(files))
+        step = min(self._batch, -(-len(files) // threads))
+        batches = [files[start : start + step] for start in range(0, len(files), step)]
+        if is_inline:
+            deleted = chain.from_iterable(map(self._delete_each, batches))
+            outcomes = list(counted(stage, deleted, len(files)))
         else:
-            threads = min(self._threads, len(files))
-            step = min(self._batch, -(-len(files) // threads))
-            batches = [files[start : start + step] for start in range(0, len(files), step)]
             with surroundings.executor(threads, "lancelet-delete") as pool:
                 deleted = chain.from_iterable(pool.map(self._delete_each, batches))
                 outcomes = list(counted(stage, deleted, len(files)))
@@ -207,6 +212,11 @@ class _Deleter:
         return [file for file, is_deleted in zip(files, outcomes, strict=True) if is_deleted]
 
     def _delete_each(self, files: Sequence[CleanupCandidateFile]) -> list[bool]:
+        if self._deletes_many and all(self._is_owned(file.path) for file in files):
+            # If one cannot be deleted, each is tried, to count those that remain.
+            with suppress(StorageError):
+                self._store.delete_many([file.path for file in files])
+                return [True] * len(files)
         return [self._delete(file) for file in files]
 
     def _is_owned(self, path: str) -> bool:
