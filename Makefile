@@ -14,7 +14,7 @@ STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos scans workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ test-all: build ## Run every test, the long ones and a short fuzz included
 	$(MAKE) test-arm
 	$(MAKE) fuzz
 
-check: setup lint types contracts protos workflows ## Run every static check
+check: setup lint types contracts protos scans workflows ## Run every static check
 
 lint: setup
 	$(BIN)/ruff check
@@ -61,6 +61,9 @@ contracts: setup
 
 protos: setup
 	$(RUN) tools/generate_protos.py --check
+
+scans: setup
+	$(RUN) tools/generate_scan_methods.py --check
 
 workflows: setup
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

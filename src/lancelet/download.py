@@ -94,7 +94,8 @@ def _unpack(archive: bytes, folder: Path) -> str:
             is_plain = entry.isfile() or entry.isdir()
             if not is_plain or path.is_absolute() or ".." in path.parts or "\\" in entry.name:
                 raise CorruptDataError(
-                    "the archive contains an entry outside of its folder, or not a file",
+                    "the archive contains a path outside its root, or an entry that is not a "
+                    "regular file",
                     name=entry.name,
                 )
         for entry in entries:

@@ -36,7 +36,7 @@ def instrument_lance_metrics(meter_provider: Any = None) -> bool:
         Whether metrics are collected; they are registered once per process.
     """
     try:
-        from opentelemetry import metrics  # type: ignore[import-not-found]  # noqa: PLC0415 - an extra
+        from opentelemetry import metrics  # type: ignore[attr-defined, import-not-found, unused-ignore]  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise OpenTelemetryMissingError(
             "instrument_lance_metrics requires OpenTelemetry: install `opentelemetry-sdk`"

@@ -111,7 +111,7 @@ class Surroundings:
         """Start a daemon thread."""
         threading.Thread(target=task, name=name, daemon=True).start()
 
-    def watched(self, store: T) -> T:
+    def wrap_store(self, store: T) -> T:
         """Return an opened store or version database, or a wrapper of it."""
         return store
 
@@ -186,6 +186,6 @@ def start_thread(task: Callable[[], None], name: str) -> None:
     _current.start_thread(task, name)
 
 
-def watched(store: T) -> T:
+def wrap_store(store: T) -> T:
     """Return an opened store, or a wrapper of it."""
-    return _current.watched(store)
+    return _current.wrap_store(store)

@@ -35,7 +35,7 @@ def test_all_the_other_extras_of_clients_are_in_all():
     assert named <= set(extras)
 
 
-def test_the_list_of_changes_keeps_what_was_released():
+def test_the_changelog_preserves_released_entries():
     released = "\n## 0.1.0\n\n- The first release.\n"
     text = changelog({"blobs": "Blobs are\nread.\n- And written."}, released)
     assert "### Blobs\n\n- Blobs are read.\n\n- And written.\n" in text

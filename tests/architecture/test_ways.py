@@ -65,7 +65,7 @@ READERS = {
         "_Dictionary",
         "_List",
         "_Null",
-        "_Plain",
+        "_FixedWidthReader",
         "_Struct",
         "_read",
         "_read_edges",

@@ -291,7 +291,7 @@ def test_requests_need_the_token(address):
     assert reply(address, "/api/list_tables", token=False, Cookie="lancelet_token=x")[0] == 403
 
 
-def test_another_name_of_the_host_and_another_origin_are_refused(address):
+def test_another_name_of_the_host_and_another_origin_are_rejected(address):
     assert reply(address, "/api/list_tables", Host="evil.example")[0] == 421
     other = reply(address, "/api/change?action=compact", "POST", Origin="http://evil.example")
     assert other[0] == 421
@@ -304,7 +304,7 @@ def test_no_name_leads_out_of_the_folder(address, name):
     assert json.loads(told)["kind"] == "NotFoundError"
 
 
-def test_changes_are_refused_without_leave_and_by_other_methods(shop):
+def test_changes_are_rejected_without_leave_and_by_other_methods(shop):
     server = served(shop)
     address = next(server)
     try:

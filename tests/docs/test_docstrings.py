@@ -168,11 +168,11 @@ def missing(name, function):
     return lacking
 
 
-def test_every_public_function_says_what_it_takes_and_returns():
+def test_every_public_function_documents_arguments_and_results():
     assert {n: m for n, f in functions().items() if (m := missing(n, f))} == {}
 
 
-def test_every_public_class_and_property_says_what_it_is():
+def test_every_public_class_and_property_has_a_docstring():
     silent = [name for name, value in public().items() if not inspect.getdoc(value)]
     for name, value in public().items():
         if inspect.isclass(value):

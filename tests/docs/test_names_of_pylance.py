@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools/list_api.py"))
 
 
-def test_the_page_is_what_the_code_has():
+def test_the_page_matches_the_code():
     page = (ROOT / "docs/reference/pylance.md").read_text()
     assert page == TOOL["render"](), "run tools/list_api.py"
 
@@ -44,6 +44,6 @@ def test_every_tier_has_names_and_no_name_is_listed_twice():
     assert len({(each.module, each.path) for each in names}) == len(names) > 800
 
 
-def test_refused_names_are_names_of_pylance():
+def test_rejected_names_are_names_of_pylance():
     paths = {each.path for each in TOOL["read_names"]()}
     assert TOOL["REFUSED_BY_PYLANCE"] <= paths

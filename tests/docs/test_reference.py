@@ -49,7 +49,7 @@ def issubclass_of_errors(value):
     return inspect.isclass(value) and value.__module__ == "lancelet.errors"
 
 
-def test_the_reference_names_what_is_there_once():
+def test_the_reference_lists_every_public_name_once():
     names = named_on_pages()
     assert len(names) == len(set(names))
     gone = [name for name in names if name != "lancelet.errors" and resolved(name) is None]
@@ -75,7 +75,7 @@ def test_the_site_leads_to_every_page(page):
     assert path in listed
 
 
-def test_the_picture_of_the_command_line_shows_what_commands_print():
+def test_the_command_line_picture_shows_real_output():
     tool = runpy.run_path(str(ROOT / "tools/draw_terminal.py"))
     # Sizes of files may differ by some bytes where another compression is installed.
     sizes = re.compile(r"[\d.]+ [KM]iB")

@@ -118,7 +118,7 @@ def others_commit(location: TableLocation, count: int, ids: itertools.count[int]
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("count", [1, 3, 40])
-def test_an_append_that_is_held_up_is_there_once_or_refused(location, step, count) -> None:
+def test_an_append_that_is_held_up_is_there_once_or_rejected(location, step, count) -> None:
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     others = itertools.count(100)
 
@@ -412,7 +412,7 @@ HANDLE_CHANGES = {
 
 @pytest.mark.parametrize("change", HANDLE_CHANGES)
 @pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
-def test_a_handle_does_not_change_another_table_at_its_place(tmp_path, change, fate) -> None:
+def test_a_handle_does_not_change_another_table_at_its_path(tmp_path, change, fate) -> None:
     uri = tmp_path / "t"
     dataset = lancelet.write_dataset(pa.table({"id": [1, 2], "text": ["a", "b"]}), uri)
     dataset.insert(pa.table({"id": [3]}))

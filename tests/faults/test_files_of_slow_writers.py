@@ -98,7 +98,7 @@ OPERATIONS = {
 @pytest.mark.parametrize("reads_first", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("cleaner", ["lancelet", "reference"])
-def test_operation_whose_files_were_cleaned_up_is_refused(
+def test_operation_whose_files_were_cleaned_up_is_rejected(
     tmp_path, operation, cleaner, reads_first
 ):
     dataset = lancelet.write_dataset(rows(0), tmp_path / "t")

@@ -57,7 +57,7 @@ def test_requests_are_counted_in_order():
 
 
 @pytest.mark.parametrize("at", range(len(OPERATIONS)))
-def test_refused_request_is_not_done(at: int, tmp_path):
+def test_rejected_request_is_not_done(at: int, tmp_path):
     disk = LocalStore(tmp_path)
     store = FaultyStore(disk, "refuse", at=at)
     with pytest.raises(StorageUnavailableError) as caught:
@@ -100,6 +100,6 @@ def test_only_picked_requests_count():
     assert store.at("folder").exists("a") is False
 
 
-def test_unknown_fault_is_refused():
+def test_unknown_fault_is_rejected():
     with pytest.raises(InvalidInputError):
         FaultyStore(MemoryStore(), "explode")  # type: ignore[arg-type]  # on purpose

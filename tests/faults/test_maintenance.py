@@ -74,7 +74,7 @@ def clean_up(location: TableLocation) -> None:
         (clean_up, {4}),
     ],
 )
-def test_the_table_can_be_read_whatever_request_fails(
+def test_the_table_can_be_read_after_any_failed_request(
     tmp_path: Path, change, gone: set[int], fault: Fault
 ) -> None:
     expected = [number for number in range(12) if number not in gone]

@@ -70,7 +70,7 @@ def write(writer, keys, confirmed):
 
 
 @FAULTS
-def test_rows_that_were_put_are_there_once_whatever_fails(tmp_path, fault):
+def test_put_rows_exist_once_after_any_failure(tmp_path, fault):
     for request in itertools.count():
         uri = str(tmp_path / str(request))
         begun(uri)
@@ -96,7 +96,7 @@ def test_rows_that_were_put_are_there_once_whatever_fails(tmp_path, fault):
 
 
 @FAULTS
-def test_collecting_and_sealing_lose_nothing_whatever_fails(tmp_path, fault):
+def test_collecting_and_sealing_lose_nothing_after_any_failure(tmp_path, fault):
     for request in itertools.count():
         uri = str(tmp_path / str(request))
         begun(uri)
@@ -206,7 +206,7 @@ def test_a_paused_writer_loses_or_duplicates_nothing(tmp_path, work):
 
 
 @FAULTS
-def test_merging_is_done_once_whatever_fails(tmp_path, fault):
+def test_merges_run_once_after_any_failure(tmp_path, fault):
     for request in itertools.count():
         uri = str(tmp_path / str(request))
         begun(uri)

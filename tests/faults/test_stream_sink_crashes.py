@@ -114,7 +114,7 @@ EXPECTED = {
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("crashed", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("mode", ["append", "complete", "upsert"])
-def test_a_batch_is_there_once_wherever_its_driver_died(tmp_path, dying, mode, crashed, is_done):
+def test_a_batch_is_written_once_after_any_driver_crash(tmp_path, dying, mode, crashed, is_done):
     at = 0
     while True:
         stream = Stream(tmp_path / str(at), mode)

@@ -137,7 +137,7 @@ def test_truth_values_are_row_indices(same_tables):
     assert ours.take([True, False]) == theirs.take([True, False])
 
 
-def test_filter_that_is_null_is_refused(same_tables):
+def test_filter_that_is_null_is_rejected(same_tables):
     for dataset in same_tables:
         with pytest.raises(ValueError, match="does not return a boolean"):
             dataset.to_table(filter="null")

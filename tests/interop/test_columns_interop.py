@@ -107,7 +107,7 @@ def test_dropped_columns_are_gone_in_both_and_their_ids_stay_taken(tmp_path, ver
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_reference_goes_on_from_our_changes_and_we_from_its(tmp_path, version):
+def test_the_reference_continues_from_our_changes_and_we_from_its(tmp_path, version):
     dataset = two_fragments(tmp_path, version)
     dataset.add_columns({"b": "a + 1"})
     reference = lance.dataset(tmp_path)

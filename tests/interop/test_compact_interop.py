@@ -99,7 +99,7 @@ def test_plans_and_results_are_those_of_the_reference(tmp_path_factory, fragment
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("stable", [False, True])
-def test_the_reference_reads_what_was_compacted_and_goes_on(tmp_path, version, stable):
+def test_the_reference_reads_what_was_compacted_and_continues(tmp_path, version, stable):
     if version == "0.1" and stable:
         version = "2.2"
     uri = str(tmp_path)

@@ -96,7 +96,7 @@ NOT_WITH_0_1 = [{"columns": []}, {"filter": "_rowid > 4294967299", "columns": ["
 
 
 @pytest.mark.parametrize("options", SCANS, ids=str)
-def test_a_scan_returns_what_the_reference_returns(table, options):
+def test_a_scan_matches_the_reference(table, options):
     ours, theirs = both(table)
     if ours.data_storage_version == "0.1" and options in NOT_WITH_0_1:
         with pytest.raises(pa.ArrowInvalid):
@@ -171,7 +171,7 @@ def test_counts_and_descriptions_agree(table):
     assert found == expected
 
 
-def test_fragments_read_alike(table):
+def test_fragments_read_identically(table):
     for mine, other in zip(*(d.get_fragments() for d in both(table)), strict=True):
         assert mine.to_table() == other.to_table()
         assert mine.count_rows() == other.count_rows()
@@ -185,7 +185,7 @@ def test_every_older_version_reads_as_it_did(table):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("stable", [False, True])
-def test_the_reference_reads_what_we_wrote_and_goes_on(tmp_path, version, stable):
+def test_the_reference_reads_what_we_wrote_and_continues(tmp_path, version, stable):
     path = str(tmp_path / "t.lance")
     dataset = lancelet.write_dataset(
         rows(0, 25),

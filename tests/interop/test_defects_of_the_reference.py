@@ -457,7 +457,7 @@ def test_a_branch_that_a_tag_is_of_is_not_deleted(tmp_path):
     assert dataset.checkout_version("kept").count_rows() == 1
 
 
-def test_a_change_whose_version_was_cleaned_up_is_made_or_refused(tmp_path):
+def test_a_change_whose_version_was_cleaned_up_is_made_or_rejected(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"id": range(10)}), tmp_path / "t")
     other = lancelet.dataset(dataset.uri)
     dataset.delete("id = 1")
@@ -654,7 +654,7 @@ def test_a_merge_by_an_index_updates_rows_whose_first_columns_are_null(tmp_path)
     assert merge.execute(pa.table(rows, schema))["num_updated_rows"] == 64
 
 
-def test_a_replaced_column_of_rows_that_moved_meanwhile_is_refused(tmp_path):
+def test_a_replaced_column_of_rows_that_moved_meanwhile_is_rejected(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"id": range(10), "x": range(10)}), tmp_path / "t")
     other = lancelet.dataset(dataset.uri)
     (written,) = lancelet.fragment.write_fragments(

@@ -67,7 +67,7 @@ def test_clusters_of_hashes_are_those_of_the_reference(tmp_path):
         assert found == expected
 
 
-def test_unsupported_indices_for_duplicates_are_refused(tmp_path, table):
+def test_unsupported_indices_for_duplicates_are_rejected(tmp_path, table):
     dataset = lancelet.write_dataset(table, tmp_path / "t")
     with pytest.raises(ValueError, match="no vector index"):
         find_duplicate_pairs(dataset, "v", 0.1)

@@ -74,7 +74,7 @@ def test_both_sides_read_what_either_wrote(data_type, version, tmp_path):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("data_type", MISREAD, ids=str)
-def test_what_the_reference_misreads_is_read_but_not_written(data_type, version, tmp_path):
+def test_files_misread_by_the_reference_are_read_but_not_written(data_type, version, tmp_path):
     table = table_of(data_type)
     expected = table["x"].to_pylist()
     theirs, ours = tmp_path / "theirs.lance", tmp_path / "ours.lance"

@@ -137,7 +137,7 @@ def test_more_than_there_is(tables):
     ],
     ids=str,
 )
-def test_wrong_questions_are_refused_alike(tables, change, error):
+def test_wrong_questions_are_rejected_by_both(tables, change, error):
     nearest = {"column": "float", "q": np.ones(DIMENSION, np.float32), "k": 3, **change}
     for dataset in tables:
         with pytest.raises(error):

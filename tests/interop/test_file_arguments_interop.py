@@ -112,7 +112,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_arguments_are_refused_where_the_reference_refuses(name, folders):
+def test_arguments_are_rejected_where_the_reference_refuses(name, folders):
     for kind, value in VALUES.items():
         found, expected = (
             outcome(CALLS[name], module, folders[module], value)

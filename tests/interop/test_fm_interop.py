@@ -110,7 +110,7 @@ def test_questions_that_the_reference_gets_wrong_are_right_here(tmp_path):
 
 
 @pytest.mark.parametrize("data_type", [pa.large_string(), pa.binary(), pa.large_binary()])
-def test_other_types_are_built_alike(tmp_path, data_type):
+def test_other_types_are_built_identically(tmp_path, data_type):
     found = []
     for name, library in LIBRARIES.items():
         path = str(tmp_path / name)
@@ -121,7 +121,7 @@ def test_other_types_are_built_alike(tmp_path, data_type):
     assert found[0] == found[1]
 
 
-def test_other_columns_are_refused(tmp_path):
+def test_other_columns_are_rejected(tmp_path):
     dataset = lancelet.write_dataset(rows(), tmp_path / "t")
     with pytest.raises(TypeError, match="strings or binary values"):
         dataset.create_scalar_index("id", IndexConfig("fm", {}))

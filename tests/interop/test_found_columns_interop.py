@@ -82,7 +82,7 @@ def test_scores_and_numbers_of_queries_are_computed_with(uri):
         same(*(each.dataset(f"{uri}/plain").to_table(**asked) for each in (lancelet, lance)))
 
 
-def test_a_column_that_nothing_finds_is_refused(uri):
+def test_a_column_that_nothing_finds_is_rejected(uri):
     for library in (lancelet, lance):
         dataset = library.dataset(f"{uri}/plain")
         for search in ({"nearest": NEAREST}, {}):

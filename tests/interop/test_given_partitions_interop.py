@@ -105,7 +105,7 @@ def test_vectors_are_transformed_with_them(path, tmp_path):
         ({"precomputed_partition_dataset": "t"}, "row_id and partition"),
     ],
 )
-def test_partitions_that_do_not_fit_are_refused(path, tmp_path, change, message):
+def test_partitions_that_do_not_fit_are_rejected(path, tmp_path, change, message):
     asked = {
         "num_partitions": PARTITIONS,
         "ivf_centroids": matrix(PARTITIONS, 2),

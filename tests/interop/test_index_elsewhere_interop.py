@@ -72,7 +72,7 @@ def test_an_index_update_on_a_branch_does_not_affect_main(dataset):
 
 
 @pytest.mark.parametrize("how", ["shallow_clone", "deep_clone"])
-def test_an_index_answers_for_a_clone_which_goes_on_by_itself(dataset, tmp_path, how):
+def test_an_index_answers_for_a_clone_and_evolves_separately(dataset, tmp_path, how):
     path = str(tmp_path / "clone.lance")
     getattr(dataset, how)(path, dataset.version)
     check(lancelet.dataset(path), lance.dataset(path))

@@ -47,7 +47,7 @@ def ids(dataset, text, **options):
 
 
 @pytest.mark.parametrize(("kind", "stable", "deferred"), CASES)
-def test_indices_answer_alike_through_their_life(tmp_path, kind, stable, deferred):
+def test_indices_answer_identically_through_their_life(tmp_path, kind, stable, deferred):
     path = str(tmp_path / "table.lance")
 
     def check(step):

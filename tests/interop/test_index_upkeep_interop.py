@@ -237,9 +237,7 @@ def _without_details(dataset: Any, name: str) -> Any:
         ("LABEL_LIST", "LabelList", "array_has(l, 3)"),
     ],
 )
-def test_indices_without_details_are_used_if_their_files_say_what_they_are(
-    tmp_path, kind, title, text
-):
+def test_indices_without_details_are_used_if_their_files_have_a_type(tmp_path, kind, title, text):
     path = str(tmp_path)
     rows = pa.table({"a": range(100), "l": [[n] for n in range(100)]})
     dataset = ours.write_dataset(rows, path, max_rows_per_file=50)
@@ -257,7 +255,7 @@ def test_indices_without_details_are_used_if_their_files_say_what_they_are(
     assert dataset.count_rows(text) == (4 if "IN" in text else 2)
 
 
-def test_an_index_that_does_not_say_whether_its_rows_are_ids_is_passed_over(tmp_path):
+def test_an_index_with_unknown_row_references_is_skipped(tmp_path):
     rows = pa.table({"a": range(100)})
     dataset = ours.write_dataset(rows, str(tmp_path), enable_stable_row_ids=True)
     dataset.create_scalar_index("a", "BTREE", name="i")

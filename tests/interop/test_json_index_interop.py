@@ -95,7 +95,7 @@ def test_it_lives_with_its_table(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["btree", "bitmap"])
-def test_rows_with_ids_are_found_wherever_either_side_moves_them(tmp_path: Path, kind: str) -> None:
+def test_rows_are_found_by_id_after_moves_by_either_side(tmp_path: Path, kind: str) -> None:
     table = pa.table({"j": pa.array(DOCUMENTS * 12, pa.json_()), "i": range(60)})
     options = {"max_rows_per_file": 20, "enable_stable_row_ids": True}
     dataset = ours.write_dataset(table, tmp_path / "t", **options)

@@ -230,7 +230,7 @@ def check_file(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("build", BUILDERS, ids=lambda build: build.__name__)
-def test_a_table_reads_alike_from_rendered_manifests(
+def test_a_table_reads_identically_from_rendered_manifests(
     build: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if build is overlays:
@@ -300,7 +300,7 @@ OVERLAYS = 6
 
 
 @pytest.mark.parametrize("bit", [bit for bit in range(18) if bit != OVERLAYS])
-def test_each_flag_is_accepted_or_refused_as_the_reference_does(bit: int, tmp_path: Path) -> None:
+def test_each_flag_is_accepted_or_rejected_as_the_reference_does(bit: int, tmp_path: Path) -> None:
     lance.write_dataset(numbers(3), tmp_path / "t", enable_stable_row_ids=bit == 1)
     (path,) = (tmp_path / "t" / "_versions").glob("*.manifest")
     stored, indices, transaction = read(path.read_bytes())

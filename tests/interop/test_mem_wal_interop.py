@@ -154,7 +154,7 @@ def test_flushed_tables_are_read_by_the_ids_of_fields(tmp_path, writer, change):
 
 
 @LIBRARIES
-def test_input_that_cannot_be_replayed_is_refused_before_the_shard_is_claimed(tmp_path, writer):
+def test_input_that_cannot_be_replayed_is_rejected_before_the_shard_is_claimed(tmp_path, writer):
     """A column that must not be null, another type, a lost key: the writer before goes on."""
     uri = str(tmp_path / "t")
     begun(uri)
@@ -188,7 +188,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("change", REFUSED)
 @pytest.mark.parametrize("module", [lance, lancelet], ids=["theirs", "ours"])
-def test_changes_that_rows_in_a_log_cannot_follow_are_refused(tmp_path, module, change):
+def test_changes_that_rows_in_a_log_cannot_follow_are_rejected(tmp_path, module, change):
     uri = str(tmp_path / "t")
     begun(uri)
     with pytest.raises(OSError, match="MemWAL"):
@@ -209,7 +209,7 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("bad", BAD_ROWS)
-def test_rows_that_do_not_fit_are_refused_by_both(tmp_path, bad):
+def test_rows_that_do_not_fit_are_rejected_by_both(tmp_path, bad):
     begun(str(tmp_path / "t"))
     for module in (lance, lancelet):
         with module.dataset(str(tmp_path / "t")).mem_wal_writer(SHARD) as writer:

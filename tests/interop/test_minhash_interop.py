@@ -132,7 +132,7 @@ def test_the_limit_counts_before_a_filter_that_comes_after(tmp_path):
         {"tokenizer": "whitespace"},
     ],
 )
-def test_parameters_that_mean_nothing_are_refused_by_both(tmp_path, parameters):
+def test_parameters_that_mean_nothing_are_rejected_by_both(tmp_path, parameters):
     path = str(tmp_path / "t.lance")
     lancelet.write_dataset(rows(0, 5), path)
     for module in (lance, lancelet):
@@ -141,7 +141,7 @@ def test_parameters_that_mean_nothing_are_refused_by_both(tmp_path, parameters):
             module.dataset(path).create_scalar_index("t", config)
 
 
-def test_searches_that_cannot_be_are_refused_by_both(tmp_path):
+def test_searches_that_cannot_be_are_rejected_by_both(tmp_path):
     path = str(tmp_path / "t.lance")
     ours = lancelet.write_dataset(rows(0, 5), path)
     with pytest.raises(ValueError, match="No MinHash LSH index found for column t"):

@@ -111,7 +111,7 @@ TYPES_OF_2_2 = {
 
 @pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
 @pytest.mark.parametrize("name", [*REFUSED_TYPES, *TYPES_OF_2_2])
-def test_types_without_a_place_are_refused_before_a_byte_is_written(tmp_path, name, version):
+def test_types_without_a_place_are_rejected_before_a_byte_is_written(tmp_path, name, version):
     """The reference writes fixed-size lists of structs as 2.0, and panics when it reads them."""
     column = (REFUSED_TYPES | TYPES_OF_2_2)[name]
     path, table = tmp_path / "t.lance", pa.table({"c": column})
@@ -126,7 +126,7 @@ def test_types_without_a_place_are_refused_before_a_byte_is_written(tmp_path, na
     assert not list(path.rglob("*.*"))
 
 
-def test_rows_behind_the_end_are_named(dataset):
+def test_rows_after_the_end_are_named(dataset):
     """The reference speaks of fragment 4294967295."""
     with pytest.raises(IndexError, match="out of range") as caught:
         dataset.take([5])

@@ -152,7 +152,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_leave_the_same_rows_and_say_the_same(tmp_path: Path, name: str) -> None:
+def test_operations_have_the_same_rows_and_results(tmp_path: Path, name: str) -> None:
     results = []
     for library in (lance, lancelet):
         uri = str(tmp_path / library.__name__)

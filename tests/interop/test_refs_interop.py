@@ -53,7 +53,7 @@ def test_paths_are_where_the_reference_puts_things(table: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".a", "a.", "a..b", "a.lock", "a b", "a/b", "-a", "lock"])
-def test_tag_names_are_judged_alike(table: Path, name: str) -> None:
+def test_tag_names_are_validated_identically(table: Path, name: str) -> None:
     ds = lance.dataset(table)
     assert refuses(lambda: check_tag_name(name)) == refuses(lambda: ds.tags.create(name, 1))
 
@@ -61,7 +61,7 @@ def test_tag_names_are_judged_alike(table: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "main", "a//b", "/a", "a/", "a/../b", "a.lock/b", "a/b.lock", "a/.b", "x/main"]
 )
-def test_branch_names_are_judged_alike(table: Path, name: str) -> None:
+def test_branch_names_are_validated_identically(table: Path, name: str) -> None:
     ds = lance.dataset(table)
     assert refuses(lambda: check_branch_name(name)) == refuses(lambda: ds.create_branch(name, 1))
 

@@ -168,7 +168,7 @@ def test_segments_are_chosen_as_the_reference_does(
             assert ids.render() == fragment.row_ids.data
 
 
-def test_a_row_set_is_what_the_reference_keeps_in_bitmap_indices(tmp_path: Path) -> None:
+def test_row_sets_parse_bitmaps_of_the_reference(tmp_path: Path) -> None:
     values = pa.table({"v": pa.array([1, 2, None, 1, 2, 2, None])})
     ds = lance.write_dataset(values, tmp_path / "t", max_rows_per_file=4)
     ds.create_scalar_index("v", "BITMAP")

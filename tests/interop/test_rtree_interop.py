@@ -128,7 +128,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("writer", [lance, lancelet], ids=["theirs", "ours"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_geometries_of_every_kind_are_indexed_alike(tmp_path, name, writer):
+def test_geometries_of_every_kind_are_indexed_identically(tmp_path, name, writer):
     shapes = [shapely.from_wkt(SHAPES[name].format(row, row + 1)) for row in range(40)]
     data_type = {"geoarrow.linestring": pa.list_(POINT), "geoarrow.wkb": pa.binary()}.get(
         name, pa.list_(pa.list_(POINT))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_method_returns_what_the_reference_returns(tmp_path, name):
+def test_a_method_returns_the_result_of_the_reference(tmp_path, name):
     found = []
     for library in (lance, lancelet):
         uri = str(tmp_path / library.__name__)

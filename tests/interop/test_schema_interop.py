@@ -123,7 +123,7 @@ def test_a_type_is_read_and_written_as_the_reference_does(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_type_is_refused_as_the_reference_does(name: str, tmp_path: Path) -> None:
+def test_a_type_is_rejected_as_the_reference_does(name: str, tmp_path: Path) -> None:
     arrow = pa.schema([field_of(REFUSED[name])])
     with pytest.raises(OSError, match="LanceError"):
         write_empty(arrow, tmp_path / "t")

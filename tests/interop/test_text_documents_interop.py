@@ -66,7 +66,7 @@ def agree(path, step):
 
 
 @pytest.mark.parametrize("writer", [lancelet, lance], ids=["ours", "theirs"])
-def test_documents_are_found_alike(tmp_path, writer):
+def test_documents_are_found_identically(tmp_path, writer):
     other = lance if writer is lancelet else lancelet
     path = str(tmp_path / "table.lance")
     writer.write_dataset(rows(0), path)
@@ -85,7 +85,7 @@ def test_documents_are_found_alike(tmp_path, writer):
 
 
 @pytest.mark.parametrize("query", ["fox", "title,fox", "title,text,fox"])
-def test_queries_that_name_no_value_are_refused(tmp_path, query):
+def test_queries_that_name_no_value_are_rejected(tmp_path, query):
     dataset = lancelet.write_dataset(rows(0), str(tmp_path / "table.lance"))
     dataset.create_scalar_index("d", "INVERTED")
     with pytest.raises(ValueError, match="path,type,value"):

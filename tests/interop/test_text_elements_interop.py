@@ -148,7 +148,7 @@ def test_both_find_the_same_elements_through_random_lives(tmp_path, seed):
 
 
 @pytest.mark.parametrize("builder", SIDES)
-def test_both_say_the_same_of_an_index_by_element(tmp_path, builder):
+def test_both_describe_an_index_by_element_equally(tmp_path, builder):
     """Its name, its version and what its metadata say; a version of 3 keeps old readers away."""
     path = str(tmp_path / "table.lance")
     table = pa.table({"id": [0, 1], "tags": [["red fox", None, ""], ["dog"]]})

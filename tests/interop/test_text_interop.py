@@ -136,7 +136,7 @@ def test_both_find_the_same_through_the_life_of_an_index(tmp_path, writer, versi
     agree(path, "compacted")
 
 
-def test_columns_without_an_index_are_searched_alike(tmp_path):
+def test_columns_without_an_index_are_searched_identically(tmp_path):
     path = str(tmp_path / "table.lance")
     lancelet.write_dataset(rows(0, 300), path)
     agree(path, "no index", indexed=False)
@@ -180,7 +180,7 @@ def test_words_in_quotes_are_a_phrase(tmp_path):
             found(module, path, '"red dog"')
 
 
-def test_an_index_of_an_empty_table_says_how_texts_are_cut(tmp_path):
+def test_an_index_of_an_empty_table_has_its_tokenizer(tmp_path):
     path = str(tmp_path / "table.lance")
     empty = rows(0, 1).slice(0, 0)
     lancelet.write_dataset(empty, path).create_scalar_index("t", "INVERTED")
@@ -192,7 +192,7 @@ def test_an_index_of_an_empty_table_says_how_texts_are_cut(tmp_path):
     assert set(found(lancelet, path, "fox")) == set(found(lance, path, "fox")) == {1}
 
 
-def test_of_two_indices_the_older_one_is_asked(tmp_path):
+def test_the_older_of_two_indices_is_used(tmp_path):
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 300), path)
     dataset.create_scalar_index("t", "INVERTED", name="z", with_position=True)
@@ -289,7 +289,7 @@ def test_chinese_words_are_the_same(tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_input_that_cannot_be_cut_is_refused_alike(options):
+def test_input_that_cannot_be_cut_is_rejected_by_both(options):
     for module in (lancelet, lance):
         with pytest.raises(ValueError, match=r"require|unknown|Invalid directory"):
             module.tokenize("fox", **options)
@@ -307,7 +307,7 @@ def test_languages_have_the_same_stems_and_stop_words(language):
     assert mine == [token.text for token in lance.tokenize(text, **options)]
 
 
-def test_every_character_is_treated_alike():
+def test_every_character_is_treated_identically():
     codes = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     plain = {"stem": False, "remove_stop_words": False, "max_token_length": None}
     kept = {**plain, "lower_case": False, "ascii_folding": False}

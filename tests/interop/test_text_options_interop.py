@@ -44,7 +44,7 @@ def tokenize(module, options, _):
 
 @pytest.mark.parametrize("use", [index, tokenize])
 @pytest.mark.parametrize("options", WRONG, ids=str)
-def test_wrong_types_are_refused_as_the_reference_does(tmp_path, use, options):
+def test_wrong_types_are_rejected_as_the_reference_does(tmp_path, use, options):
     with pytest.raises((TypeError, OverflowError)) as expected:
         use(lance, options, tmp_path)
     with pytest.raises(expected.type):

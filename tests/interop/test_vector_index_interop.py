@@ -143,7 +143,7 @@ def is_supported(kind, element, metric):
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot", "hamming"])
-def test_the_same_combinations_are_refused(tmp_path, metric, element):
+def test_the_same_combinations_are_rejected(tmp_path, metric, element):
     numbers = np.arange(300 * 8) % 7
     values = (
         bfloat16_array(numbers.tolist()) if element == BFLOAT16 else pa.array(numbers).cast(element)
@@ -229,7 +229,7 @@ def files_of(path):
 @pytest.mark.parametrize("writer", [lance, lancelet])
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("element", [pa.float16(), pa.float32(), pa.float64()])
-def test_an_index_in_one_file_is_searched_alike(tmp_path, writer, metric, element):
+def test_an_index_in_one_file_is_searched_identically(tmp_path, writer, metric, element):
     path = str(tmp_path / "one.lance")
     lance.write_dataset(table_of(clustered(1), element), path)
     writer.dataset(path).create_index(

@@ -133,7 +133,7 @@ class FaultySurroundings(Surroundings):
         """Whether the fault was injected."""
         return self._failing.fired
 
-    def watched(self, store: T) -> T:
+    def wrap_store(self, store: T) -> T:
         """Return a store whose requests may fail, or an external manifest store unchanged."""
         if not hasattr(store, "open_reader"):
             return store

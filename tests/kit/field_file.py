@@ -29,7 +29,7 @@ T = TypeVar("T")
 ALIGNMENT = 64
 
 
-class DictMemo:
+class DictHeaderCache:
     """A cache without a limit."""
 
     def __init__(self) -> None:
@@ -82,18 +82,18 @@ class FieldFile:
     sink: MemorySink
     num_rounds: int = 0
     bytes_read: int = 0
-    memo: DictMemo = dataclasses.field(default_factory=DictMemo)
+    header_cache: DictHeaderCache = dataclasses.field(default_factory=DictHeaderCache)
 
     @property
     def generation(self) -> ModuleType:
         """The encodings of the version."""
         return v2_3 if self.version is FileVersion.V2_3 else v2_1
 
-    def reader(self, *, with_memo: bool = True) -> FieldReader:
+    def reader(self, *, with_header_cache: bool = True) -> FieldReader:
         """Open the field."""
-        memo = self.memo if with_memo else None
+        header_cache = self.header_cache if with_header_cache else None
         reader: FieldReader = self.generation.open_field(
-            self.field, self.columns, self.version, memo
+            self.field, self.columns, self.version, header_cache
         )
         return reader
 

@@ -75,17 +75,17 @@ def test_decoding_undoes_encoding_one_by_one(case, data) -> None:
 
 @pytest.mark.parametrize("case", IN_CHUNKS, ids=str)
 @given(data=st.data(), damage=DAMAGE)
-def test_damaged_chunks_are_refused_or_sound(case, data, damage) -> None:
+def test_damaged_chunks_are_rejected_or_sound(case, data, damage) -> None:
     check_damaged_chunks(case, data.draw(case.chunks), damage)
 
 
 @pytest.mark.parametrize("case", IN_BLOCKS, ids=str)
 @given(data=st.data(), damage=DAMAGE)
-def test_damaged_blocks_are_refused_or_sound(case, data, damage) -> None:
+def test_damaged_blocks_are_rejected_or_sound(case, data, damage) -> None:
     check_damaged_blocks(case, data.draw(case.blocks), damage)
 
 
 @pytest.mark.parametrize("case", ONE_BY_ONE, ids=str)
 @given(data=st.data(), damage=DAMAGE)
-def test_damaged_values_are_refused_or_sound(case, data, damage) -> None:
+def test_damaged_values_are_rejected_or_sound(case, data, damage) -> None:
     check_damaged_values(case, data.draw(case.values), damage)

@@ -100,7 +100,7 @@ def test_damage_is_harmless_or_an_error_that_names_the_file(table, tmp_path, fol
     assert errors or folder == "_transactions"
 
 
-def test_the_reference_goes_on_with_a_sealed_table(table, tmp_path):
+def test_the_reference_continues_with_a_sealed_table(table, tmp_path):
     uri = str(tmp_path / "t")
     shutil.copytree(table, uri)
     dataset = lance.dataset(uri)

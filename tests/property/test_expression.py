@@ -183,7 +183,7 @@ def test_any_words_print_back_or_are_an_expression_error(text):
 
 
 @pytest.mark.parametrize("text", ["(" * 1000, "not " * 1000, "- " * 1000, "case " * 500, "[" * 500])
-def test_deep_nesting_is_refused(text):
+def test_deep_nesting_is_rejected(text):
     with pytest.raises(ExpressionError):
         parse(text)
 
@@ -225,7 +225,7 @@ ANYTHING = st.recursive(COLUMNS | CONSTANTS, anything, max_leaves=4)
 
 
 @given(ANYTHING, batches())
-def test_whatever_is_asked_is_computed_or_is_an_expression_error(expression, batch):
+def test_any_expression_is_computed_or_raises_an_expression_error(expression, batch):
     try:
         bound = compile_value(expression, SCHEMA)
         found = evaluate(bound.expression, batch)
@@ -238,6 +238,6 @@ def test_whatever_is_asked_is_computed_or_is_an_expression_error(expression, bat
 
 @example(ex.Member(ex.literal(0), "x"))
 @given(ANYTHING)
-def test_whatever_is_asked_prints_back(expression):
+def test_any_expression_round_trips_through_text(expression):
     read = parse(str(expression))  # with constants folded that were cast
     assert parse(str(read)) == read

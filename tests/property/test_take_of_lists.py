@@ -58,7 +58,7 @@ def _without_plans(path: Path, **options: Any) -> LanceFileReader:
     version=st.sampled_from(["2.1", "2.2"]),
     batches=st.integers(1, 3),
 )
-def test_rows_are_the_same_in_whatever_way_they_are_found(
+def test_rows_do_not_depend_on_the_search_path(
     tmp_path: Path, seed: int, count: int, longest: int, version: str, batches: int
 ) -> None:
     rng = np.random.default_rng(seed)

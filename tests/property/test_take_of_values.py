@@ -55,7 +55,7 @@ def _write(path: Path, table: pa.Table, version: str) -> None:
     data_type=st.sampled_from(TYPES),
     version=st.sampled_from(["2.1", "2.2"]),
 )
-def test_values_are_the_same_in_whatever_way_they_are_picked(
+def test_values_do_not_depend_on_how_they_are_taken(
     tmp_path: Path, seed: int, count: int, data_type: pa.DataType, version: str
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def test_values_are_the_same_in_whatever_way_they_are_picked(
         assert _taken(reader, rows) == expected
 
 
-def test_the_kernel_is_asked_once_pages_are_known(tmp_path: Path) -> None:
+def test_the_kernel_is_used_after_pages_are_cached(tmp_path: Path) -> None:
     path = tmp_path / "a.lance"
     numbers = np.random.default_rng(1).integers(0, 1 << 21, 5000)
     _write(path, pa.table({"v": numbers}), "2.2")

@@ -247,7 +247,7 @@ def test_without_the_device_the_index_is_built_all_the_same(rows, caplog) -> Non
     assert preferred_device("cpu").type == "cpu"
 
 
-def test_the_truth_is_what_exact_search_finds(rows) -> None:
+def test_ground_truth_matches_exact_search(rows) -> None:
     queries = _vectors(rows)[:5]
     assert infer_vector_column(rows) == "v"
     found = ground_truth(rows, "v", queries, k=10, batch_size=64, device="cpu").numpy()

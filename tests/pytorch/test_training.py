@@ -65,7 +65,7 @@ def test_workers_yield_the_order_of_one_process(table, context):
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
-def test_a_stateful_loader_goes_on_in_the_middle(table):
+def test_a_stateful_loader_continues_in_the_middle(table):
     def loader():
         made = LanceDataset(table.uri, batch_size=20, columns=["id", "x"], shuffle="rows", seed=1)
         return StatefulDataLoader(made, batch_size=None, num_workers=2)
@@ -98,7 +98,7 @@ def stateful(table, batch_size, workers, rank=0, world=1, state=None):
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than cores
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
-def test_a_stateful_loader_goes_on_with_other_ranks_workers_and_batches(table):
+def test_a_stateful_loader_continues_with_other_ranks_workers_and_batches(table):
     wanted = seen(stateful(table, 20, 0))
     found, state = [], None
     # Ranks, workers, samples of a batch, steps; the last one ends the epoch.
@@ -150,7 +150,7 @@ def test_a_run_resumes_from_an_epoch_that_was_left_early(table):
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
-def test_the_state_of_workers_is_refused_by_others(table):
+def test_the_state_of_workers_is_rejected_by_others(table):
     first = stateful(table, 20, 2)
     running = iter(first)
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_decoded_tensors_of_one_shape_are_one(table):
     assert [len(each) for each in next(iter(ragged))["id"]] == [0, 1, 2]
 
 
-def test_options_that_are_unknown_are_refused(table):
+def test_options_that_are_unknown_are_rejected(table):
     with pytest.raises(InvalidInputError, match="did you mean shuffle"):
         LanceDataset(table.uri, batch_size=2, shufle="rows")
     with pytest.raises(InvalidInputError, match="cannot be combined"):

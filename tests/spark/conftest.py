@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: classic, or Connect if the environment says so.
+"""One Spark session for all tests of a process: classic, or Connect if set by the environment.
 
 A test that waits for Spark without an end would stop all others, so each has an end: an alarm
 raises in the middle of its wait. Where even that is not heard, the JVM goes too.

@@ -1,4 +1,4 @@
-"""Queries drawn at random over two tables of every type that a filter may speak of."""
+"""Random queries over two tables with columns of every type that filters support."""
 
 import datetime as dt
 import decimal

@@ -52,7 +52,7 @@ def test_views_take_rows_by_sql_and_give_them_back(spark, uri):
     assert found == {"id": [11, 12], "name": [None, "c"]}
 
 
-def test_a_table_of_a_catalog_says_why_it_cannot_work(spark):
+def test_a_catalog_table_requires_a_path(spark):
     with pytest.raises(Exception, match="missing path of a table"):
         spark.sql("CREATE TABLE no_path USING lance")
 

@@ -1,4 +1,4 @@
-"""The engine on Spark keeps the promises of the one on this machine."""
+"""The Spark engine has the guarantees of the local engine."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Jobs that SQL has no words for: scan, write, replace, delete, update, compact, merge."""
+"""Jobs beyond SQL: scan, write, replace, delete, update, compact, merge."""
 
 import os
 import uuid
@@ -166,7 +166,7 @@ def test_a_merge_takes_fields_by_their_names(spark, tmp_path):
     assert lance.dataset(uri).version == 2
 
 
-def test_a_merge_is_refused_where_it_cannot_be_meant(spark, table, monkeypatch):
+def test_a_merge_is_rejected_where_it_cannot_be_meant(spark, table, monkeypatch):
     twice = source(spark, (3, "a", 1), (3, "b", 2))
     with monkeypatch.context() as patch:
         patch.setattr(merging, "run_over", lambda *_: pytest.fail("tasks wrote"))

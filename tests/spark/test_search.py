@@ -116,7 +116,7 @@ def test_many_queries_are_spread_over_tasks(uri, spark, as_frame):
         )
 
 
-def test_queries_that_mean_nothing_are_refused(uri, spark):
+def test_queries_that_mean_nothing_are_rejected(uri, spark):
     queries = spark.createDataFrame(pa.table({"id": [1], "v": [[0.0] * DIMENSION]}))
     with pytest.raises(LanceletError, match="same name"):
         ls.search(spark, uri, queries, column="v")
@@ -253,7 +253,7 @@ def test_sql_searches_by_both(uri, registered):
         "lance_hybrid_search(path => '{}', text => 'a', column => 'v', query => array(1.0))",
     ],
 )
-def test_functions_say_what_is_wrong(uri, registered, call):
+def test_functions_explain_errors(uri, registered, call):
     with pytest.raises(PySparkException, match="lancelet"):
         registered.sql(f"SELECT * FROM {call.format(uri)}").collect()
 

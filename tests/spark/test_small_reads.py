@@ -1,4 +1,4 @@
-"""What a filter leaves of a small table comes from the driver, and is what tasks would read."""
+"""Small filtered reads run on the driver and return the same rows as tasks."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def uri(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 @pytest.mark.parametrize("where", ["id % 7 = 3", "id < 0", "name IS NULL"])
-def test_the_driver_reads_what_tasks_read(spark, uri, where, zone):
+def test_the_driver_and_tasks_read_the_same_rows(spark, uri, where, zone):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:

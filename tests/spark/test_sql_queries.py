@@ -137,14 +137,14 @@ def check_random(spark, pair, settings, seed):
     return True
 
 
-def test_random_queries_return_what_spark_returns(spark, pair, settings):
+def test_random_queries_match_spark(spark, pair, settings):
     done = [check_random(spark, pair, settings, seed) for seed in range(24)]
     assert sum(done) > 14
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
-def test_many_random_queries_return_what_spark_returns(spark, pair, settings, first):
+def test_many_random_queries_match_spark(spark, pair, settings, first):
     for seed in range(first, first + 100):
         check_random(spark, pair, settings, seed)
 
@@ -171,7 +171,7 @@ def test_queries_that_were_read_wrongly(spark, pair, settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_written_queries_return_what_spark_returns(spark, pair, settings, ansi):
+def test_written_queries_match_spark(spark, pair, settings, ansi):
     zone = "UTC" if ansi == "true" else "America/New_York"
     settings({"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone})
     check_written(spark, pair, written_queries.ALL)

@@ -222,7 +222,7 @@ TWICE = "(SELECT * FROM VALUES (3L, 'a', 1), (3L, 'b', 2) AS v (id, name, n)) s"
 @pytest.mark.parametrize(
     "condition", ["t.id = s.id", "(s.ID = T.id AND t.n > 0)", "t.id + 0 = s.id", "t.id = s.n + 2"]
 )
-def test_a_merge_that_changes_a_row_twice_is_refused_before_anything_is_written(
+def test_a_merge_that_changes_a_row_twice_is_rejected_before_anything_is_written(
     run, table, condition, monkeypatch
 ):
     monkeypatch.setattr(merging, "run_over", lambda *_: pytest.fail("tasks wrote"))
@@ -232,7 +232,7 @@ def test_a_merge_that_changes_a_row_twice_is_refused_before_anything_is_written(
             run(f"MERGE INTO <t> t USING {source} ON {condition} WHEN MATCHED THEN UPDATE SET *")
 
 
-def test_a_merge_is_not_refused_for_rows_that_change_nothing_twice(run, table):
+def test_a_merge_is_not_rejected_for_rows_that_change_nothing_twice(run, table):
     text = f"MERGE INTO <t> t USING {TWICE} ON t.id = s.id AND s.n = 1"
     run(f"{text} WHEN MATCHED THEN UPDATE SET *")
     assert rows_of(table)[3] == ("a", 1)
@@ -245,7 +245,7 @@ def test_a_merge_is_not_refused_for_rows_that_change_nothing_twice(run, table):
     assert lance.dataset(table).count_rows("n = 7") == 2
 
 
-def test_a_merge_that_means_nothing_certain_is_refused(run, table):
+def test_a_merge_that_means_nothing_certain_is_rejected(run, table):
     twice = TWICE
     with pytest.raises(StatementError, match="unreachable clause"):
         run(
@@ -462,7 +462,7 @@ def test_indices_are_built_refreshed_and_dropped(run, table):
         run("CREATE INDEX by_id ON <t> (n) USING BITMAP")
 
 
-def test_explain_says_what_will_be_read(run, table):
+def test_explain_shows_what_will_be_read(run, table):
     text = run("EXPLAIN SELECT upper(name) FROM <t> WHERE n = 1 AND id > 3")[0][0]
     assert "columns: id, name, n" in text
     assert "filter: (`n` = 1) AND (`id` > 3)" in text

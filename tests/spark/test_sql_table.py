@@ -55,7 +55,7 @@ def test_a_program_for_delta_moves_by_one_import(spark, path):
     assert not LanceTable.is_lance_table(spark, path + ".none")
 
 
-def test_expressions_without_text_are_refused(spark, path):
+def test_expressions_without_text_are_rejected(spark, path):
     table = LanceTable.for_path(spark, path)
     with pytest.raises(InvalidInputError, match="SQL text"):
         table.delete(spark.range(1).id == 1)

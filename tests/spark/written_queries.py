@@ -1,4 +1,4 @@
-"""Queries over the tables of `random_queries`, one a line: what a reader of texts may take amiss.
+"""Queries over the tables of `random_queries`, one per line, that are difficult to parse.
 
 ONE and TWO stand for the tables. Those of the first part were read wrongly once.
 """

@@ -1,4 +1,4 @@
-"""Any sequence of operations leaves a dataset that both implementations read as a model says."""
+"""After any sequence of operations, both implementations read the rows of the model."""
 
 import lance
 import pytest
@@ -34,7 +34,7 @@ class Both(DatasetMachine):
 
 @pytest.mark.parametrize("machine", [Ours, Both])
 @pytest.mark.parametrize(("version", "stable"), CASES)
-def test_any_sequence_reads_as_the_model_says(machine, version, stable):
+def test_any_sequence_matches_the_model(machine, version, stable):
     run_state_machine_as_test(
         lambda: machine(version, stable=stable),
         settings=settings(max_examples=3, stateful_step_count=12, phases=WITHOUT_SHRINKING),
@@ -44,7 +44,7 @@ def test_any_sequence_reads_as_the_model_says(machine, version, stable):
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [Ours, Both])
 @pytest.mark.parametrize(("version", "stable"), CASES)
-def test_any_long_sequence_reads_as_the_model_says(machine, version, stable):
+def test_any_long_sequence_matches_the_model(machine, version, stable):
     run_state_machine_as_test(
         lambda: machine(version, stable=stable),
         settings=settings(max_examples=100, stateful_step_count=40),

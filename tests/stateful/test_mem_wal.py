@@ -1,4 +1,4 @@
-"""Any life of a shard, and of its table beside it, reads as a model says.
+"""After any sequence of operations, reads of a shard and its table match the model.
 
 The model knows each column by an identity of its own, and of each key the values that were put
 last under the columns that its writer knew. Rows are put and deleted, flushed, merged, collected;
@@ -191,7 +191,7 @@ class BothWrite(ShardMachine):
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(ShardMachine, 8), (BothWrite, 6)])
-def test_any_life_of_a_shard_and_its_table_reads_as_the_model_says(machine, examples):
+def test_any_life_of_a_shard_and_its_table_matches_the_model(machine, examples):
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -82,7 +82,7 @@ lancelet.as_lance.install()
     assert run("-c", program).stdout == "lance.nope\nlance.file.nope\n"
 
 
-def test_pylance_that_is_loaded_already_is_refused():
+def test_pylance_that_is_loaded_already_is_rejected():
     program = "import lance\nfound = lance.__file__\nimport lancelet.as_lance"
     ended = run("-c", program, code=1)
     assert "PylanceLoadedError: another package called `lance` was imported before" in ended.stderr

@@ -33,7 +33,7 @@ def test_running_together_equals_running_alone_in_as_many_rounds_as_the_longest(
     assert len(log) == max((d for _, d in jobs), default=0)
 
 
-def test_a_decoder_may_ask_for_nothing():
+def test_a_decoder_may_request_no_bytes():
     def nothing():
         slices = yield NO_RANGES
         return len(slices)

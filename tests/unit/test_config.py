@@ -21,7 +21,7 @@ PROGRAM = "from lancelet.config import CPU_THREADS; print(CPU_THREADS)"
         ({"OMP_NUM_THREADS": "1", "LANCELET_CPU_THREADS": "3"}, 3),
     ],
 )
-def test_threads_are_as_many_as_the_environment_says(given, expected, monkeypatch):
+def test_threads_are_as_many_as_the_environment_sets(given, expected, monkeypatch):
     for name in ("OMP_NUM_THREADS", "LANCELET_CPU_THREADS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():

@@ -29,7 +29,7 @@ TYPES = st.recursive(
 
 
 @given(st.lists(TYPES, min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 20))
-def test_batches_have_the_rows_and_types_that_were_asked_for(types, batches, rows):
+def test_batches_have_the_rows_and_types_requested(types, batches, rows):
     schema = pa.schema([pa.field(str(number), kind) for number, kind in enumerate(types)])
     found = rand_batches(schema, num_batches=batches, rows_per_batch=rows)
     assert [batch.num_rows for batch in found] == [rows] * batches
@@ -46,7 +46,7 @@ def test_sizes_are_rounded_up_to_rows():
     assert is_datagen_supported()
 
 
-def test_input_that_cannot_be_made_is_refused():
+def test_input_that_cannot_be_made_is_rejected():
     schema = pa.schema([("a", pa.decimal128(10, 2))])
     with pytest.raises(InvalidInputError, match="mutually exclusive"):
         rand_batches(schema, batch_size_bytes=1, rows_per_batch=1)

@@ -54,7 +54,7 @@ def test_a_dictionary_of_lindera_is_compiled(home, monkeypatch):
 def test_an_archive_cannot_write_elsewhere(home, monkeypatch, name, kind):
     serve(monkeypatch, archive_of(name, kind))
     monkeypatch.setattr(download.shutil, "which", lambda name: name)
-    with pytest.raises(CorruptDataError, match="outside of its folder, or not a file"):
+    with pytest.raises(CorruptDataError, match="outside its root, or an entry"):
         download.download_lindera("ipadic")
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
@@ -63,7 +63,7 @@ def test_an_archive_cannot_write_elsewhere(home, monkeypatch, name, kind):
 def test_an_archive_has_files_alone(home, monkeypatch, kind):
     serve(monkeypatch, archive_of("words/a.csv", kind))
     monkeypatch.setattr(download.shutil, "which", lambda name: name)
-    with pytest.raises(CorruptDataError, match="outside of its folder, or not a file"):
+    with pytest.raises(CorruptDataError, match="outside its root, or an entry"):
         download.download_lindera("ipadic")
 
 
@@ -82,7 +82,7 @@ def test_missing_files_are_reported(home, monkeypatch):
         download.download_lindera("ipadic")
 
 
-def test_the_package_requests_is_asked_for_by_name(monkeypatch):
+def test_a_missing_requests_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "requests", sys)
     assert download.import_requests() is sys
     monkeypatch.setitem(sys.modules, "requests", None)

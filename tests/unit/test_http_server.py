@@ -87,7 +87,7 @@ def ask(server, *arguments, body=b"", **headers):
     return int(received[9:12] or 0), received
 
 
-def test_requests_without_the_token_are_refused(server):
+def test_requests_without_the_token_are_rejected(server):
     started, token = server
     for wrong in (None, "Bearer ", "Bearer x", f"Basic {token}", token):
         status, received = ask(started, Authorization=wrong)
@@ -109,7 +109,7 @@ def test_requests_without_the_token_are_refused(server):
     ],
     ids=str,
 )
-def test_other_hosts_and_origins_are_refused(server, headers):
+def test_other_hosts_and_origins_are_rejected(server, headers):
     started, token = server
     assert ask(started, token=token, **headers)[0] == 421
     own = {"Host": f"localhost:{started.port}", "Origin": f"http://localhost:{started.port}"}
@@ -117,7 +117,7 @@ def test_other_hosts_and_origins_are_refused(server, headers):
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_a_body_of_another_type_is_refused(server, kind):
+def test_a_body_of_another_type_is_rejected(server, kind):
     started, token = server
     asked = {"token": token, "Content_Type": kind, "Content_Length": "2"}
     assert ask(started, "POST /v1/table/t/drop HTTP/1.1", body=b"{}", **asked)[0] == 415
@@ -132,7 +132,7 @@ def test_a_bad_length_is_a_bad_request(server, length):
     assert b"Connection: close" in received
 
 
-def test_a_body_that_is_too_large_is_refused_and_not_parsed_as_a_request(echoing):
+def test_a_body_that_is_too_large_is_rejected_and_not_parsed_as_a_request(echoing):
     smuggled = head(echoing, "GET /smuggled HTTP/1.1")
     for length in (str(len(smuggled) + (1 << 12)), str(8 << 30)):
         status, received = ask(
@@ -148,7 +148,7 @@ def test_a_body_that_is_too_large_is_refused_and_not_parsed_as_a_request(echoing
         assert b"smuggled" not in received
 
 
-def test_chunked_bodies_and_repeated_headers_are_refused(echoing):
+def test_chunked_bodies_and_repeated_headers_are_rejected(echoing):
     assert ask(echoing, "POST /a HTTP/1.1", Transfer_Encoding="chunked")[0] == 411
     line = "POST /a HTTP/1.1\r\nContent-Length: 1"
     assert ask(echoing, line, Content_Length="5", Content_Type="application/json")[0] == 400
@@ -156,7 +156,7 @@ def test_chunked_bodies_and_repeated_headers_are_refused(echoing):
         assert ask(echoing, malformed)[0] == 400
 
 
-def test_large_headers_are_refused(server):
+def test_large_headers_are_rejected(server):
     started, token = server
     assert ask(started, token=token, X="x" * 8192)[0] in {0, 431}
 

@@ -155,7 +155,7 @@ def test_names_of_cores_are_those_of_their_modules(name):
     assert run(textwrap.dedent(program)).strip() == "True []"
 
 
-def test_threads_that_ask_a_late_module_at_once_all_get_it(tmp_path):
+def test_concurrent_threads_can_import_a_lazy_module(tmp_path):
     (tmp_path / "slowly").mkdir()
     (tmp_path / "slowly" / "__init__.py").write_text("")
     (tmp_path / "slowly" / "core.py").write_text("near = 1\n")

@@ -104,7 +104,7 @@ def test_values_are_made_compared_and_shown(classes):
             assert (x, y) == (4, 2)
 
 
-def test_wrong_arguments_and_values_are_refused(classes):
+def test_wrong_arguments_and_values_are_rejected(classes):
     point = classes[0]
     with pytest.raises(TypeError, match=r"Point.__init__\(\) missing 1 required positional"):
         point()

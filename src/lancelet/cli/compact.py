@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
@@ -37,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Run the compaction and print its metrics."""
     table = open_table(arguments)
-    given = {name: getattr(arguments, name) for name in _OPTIONS}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    given = vars(arguments)
+    chosen = {name: given[name] for name in _OPTIONS if given[name] is not None}
     if arguments.defer_index_remap:
         chosen["defer_index_remap"] = True
     options = options_of(table, chosen)

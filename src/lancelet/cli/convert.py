@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output, ProgressLine, cell_text, json_value
 from lancelet.cli.table_arguments import (
+    add_scan_options,
     add_storage_options,
     add_version,
     open_table,
@@ -64,8 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_storage_options(parser)
     add_version(parser)
-    parser.add_argument("--columns", help="column names, comma-separated; by default all")
-    parser.add_argument("--filter", help="SQL; only if the source is a table")
+    add_scan_options(parser, "--columns", "--filter")
     parser.add_argument(
         "--mode",
         choices=("create", "append", "overwrite"),
@@ -157,7 +157,7 @@ def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) ->
         missing = sorted(set(names) - set(source.schema.names))
         if missing:
             raise InvalidInputError(
-                "unknown column of the source", missing=missing, available=source.schema.names
+                "unknown source column", missing=missing, available=source.schema.names
             )
         schema = pa.schema([source.schema.field(name) for name in names])
         batches: Iterator[pa.RecordBatch] = (batch.select(names) for batch in source)
@@ -212,11 +212,13 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
     target = Path(arguments.target)
     if target_format == "iceberg" and arguments.mode != "create":
         raise InvalidInputError(
-            "Iceberg tables are changed through their catalog; convert to a new table",
+            "cannot modify an existing Iceberg table; convert to a new one with --mode create",
             target=str(target),
         )
     if arguments.mode == "append" and target_format != "delta":
-        raise InvalidInputError("cannot append to a file", target=str(target))
+        raise InvalidInputError(
+            "--mode append is supported only for Delta targets", target=str(target)
+        )
     if arguments.mode == "create" and target.exists():
         raise AlreadyExistsError(
             "the target already exists; replace it with --mode overwrite", target=str(target)

@@ -7,6 +7,7 @@ import argparse
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import (
+    add_scan_options,
     add_table,
     add_version,
     open_table,
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--filter", help="SQL; without it, only the manifest is read")
+    add_scan_options(parser, "--filter")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

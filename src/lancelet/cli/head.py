@@ -6,7 +6,7 @@ import argparse
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.table_arguments import add_scan_options, add_table, add_version, open_table
 
 _ROWS = 10
 
@@ -16,12 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     add_version(parser)
     parser.add_argument(
-        "-n", "--rows", type=int, default=_ROWS, help=f"the number of rows (default {_ROWS})"
+        "-n",
+        "--rows",
+        "--limit",
+        type=int,
+        default=_ROWS,
+        help=f"the number of rows (default {_ROWS})",
     )
-    parser.add_argument("--columns", help="column names, comma-separated; by default all")
-    parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
-    parser.add_argument("--offset", type=int, default=0, help="the number of rows to skip")
-    parser.add_argument("--row-id", action="store_true", help="show row ids")
+    add_scan_options(parser, "--columns", "--filter", "--offset", "--row-id")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

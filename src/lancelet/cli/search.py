@@ -1,6 +1,6 @@
 """`lancelet search TABLE`: searches vectors, text, or both.
 
-lancelet search docs.lance --text "red fox"
+lancelet search docs.lance "red fox"
 lancelet search docs.lance --vector "[0.1, 0.2]" --column embedding
 lancelet search docs.lance --row 17 --column embedding       rows similar to a row
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.table_arguments import add_scan_options, add_table, add_version, open_table
 from lancelet.dataset import LanceDataset
 
 _ROWS = 10
@@ -23,23 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--text", help="the text to search for")
+    parser.add_argument("terms", nargs="?", metavar="TEXT", help="the text to search for")
+    parser.add_argument("--text", help="the same as TEXT")
     near = parser.add_mutually_exclusive_group()
     near.add_argument("--vector", help="numbers as JSON, or @FILE with them")
     near.add_argument("--row", type=int, help="search near the vector of this row index")
     parser.add_argument("--column", help="the vector column; required if there are several")
     parser.add_argument("-k", type=int, default=_ROWS, help=f"the number of rows (default {_ROWS})")
-    parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
-    parser.add_argument("--columns", help="columns, comma-separated")
+    add_scan_options(parser, "--filter", "--columns")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print the results, best first."""
+    if arguments.terms is not None and arguments.text is not None:
+        arguments.usage_error("TEXT and --text are the same option; pass one of them")
+    arguments.text = arguments.text if arguments.terms is None else arguments.terms
     table = open_table(arguments)
     columns = arguments.columns.split(",") if arguments.columns else None
     nearest = _nearest(arguments, table)
     if nearest is None and arguments.text is None:
-        arguments.usage_error("one of --text, --vector and --row is required")
+        arguments.usage_error("one of TEXT, --vector and --row is required")
     if nearest is not None and arguments.text is not None:
         found = table.hybrid_search(
             arguments.text, nearest, arguments.k, columns=columns, filter=arguments.filter

@@ -6,6 +6,7 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lancelet.cli.scan_arguments import SCAN_OPTIONS
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def add_version(parser: argparse.ArgumentParser) -> None:
         help="a number, a tag, branch:number, branch: or a time such as 2026-01-31T12:00; "
         "by default the latest",
     )
+
+
+def add_scan_options(parser: argparse.ArgumentParser, *flags: str) -> None:
+    """Add options of scans, such as `--filter`."""
+    for flag in flags:
+        parser.add_argument(flag, **SCAN_OPTIONS[flag])
 
 
 def open_table(arguments: argparse.Namespace) -> LanceDataset:

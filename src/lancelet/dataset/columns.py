@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import pyarrow as pa
 
 from lancelet import change, upkeep
-from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError, similar_names
 from lancelet.file.arguments import instance, mapping, text, texts
@@ -202,7 +202,7 @@ class EvolutionMethods:
 
     _handle: Handle
 
-    @checks_kinds
+    @checks_types
     def add_columns(
         self,
         transforms: Any,
@@ -225,6 +225,9 @@ class EvolutionMethods:
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             ExpressionError: If the expression is invalid or refers to an unknown column.
             InvalidInputError: If a column of this name exists.
@@ -246,7 +249,7 @@ class EvolutionMethods:
             handle.snapshot = change.columns.add.add_columns(handle.snapshot, source)
         return None
 
-    @checks_kinds
+    @checks_types
     def merge(
         self,
         data_obj: Any,
@@ -264,6 +267,9 @@ class EvolutionMethods:
             right_on: The key column of `data_obj`; by default the same name.
             schema: The schema of `data_obj`, if it has none.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             InvalidInputError: If the key column does not exist, or a new column already exists.
@@ -291,6 +297,9 @@ class EvolutionMethods:
             alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             FieldNotFoundError: If a column does not exist.
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -315,6 +324,9 @@ class EvolutionMethods:
         Args:
             columns: The paths to drop.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -341,6 +353,9 @@ class EvolutionMethods:
             values: The new columns by fragment id, with one row per live row. All fragments must
                 have the same columns.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
@@ -369,6 +384,9 @@ class EvolutionMethods:
 
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.

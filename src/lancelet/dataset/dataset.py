@@ -19,7 +19,7 @@ import pyarrow.dataset
 
 from lancelet import change, upkeep
 from lancelet.bitmap import Bitmap
-from lancelet.dataset.arguments import checks_kinds, with_own_qualnames
+from lancelet.dataset.arguments import checks_types, with_own_qualnames
 from lancelet.dataset.blob import BlobMethods
 from lancelet.dataset.columns import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -297,7 +297,7 @@ class LanceDataset(
         """
         return Bitmap(self.snapshot.fragments.ids.tolist())
 
-    @checks_kinds
+    @checks_types
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
         """Return a fragment by id.
 
@@ -340,7 +340,7 @@ class LanceDataset(
             upkeep.validate.validate(self.snapshot)
 
     @staticmethod
-    @checks_kinds
+    @checks_types
     def drop(
         base_uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,

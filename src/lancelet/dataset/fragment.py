@@ -20,18 +20,18 @@ from pyroaring import BitMap
 
 from lancelet import change
 from lancelet.dataset.arguments import (
-    checks_kinds,
+    checks_types,
     takes_arguments_of,
     validated_columns,
     whole_numbers,
     with_own_qualnames,
 )
 from lancelet.dataset.columns import BatchUDF, new_columns_of
-from lancelet.dataset.scan.scanner import LanceScanner
+from lancelet.dataset.scan.scan_methods import FragmentScanMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import FragmentWriteProgress, ProgressOption
-from lancelet.dataset.write.adopt import describe_file
+from lancelet.dataset.write.external_files import describe_file
 from lancelet.dataset.write.fragments import create_fragment
 from lancelet.dataset.write.metadata import (
     DataFile,
@@ -58,7 +58,7 @@ class FragmentColumnMethods:
     _dataset: LanceDataset
     _fragment: Fragment
 
-    @checks_kinds
+    @checks_types
     def merge_columns(
         self,
         value_func: Any,
@@ -101,7 +101,7 @@ class FragmentColumnMethods:
         )
         return fragment_to_user(fragment), LanceSchema(schema)
 
-    @checks_kinds
+    @checks_types
     def merge(
         self,
         data_obj: Any,
@@ -156,7 +156,7 @@ class FragmentColumnMethods:
         with_offsets: Literal[True],
     ) -> tuple[FragmentMetadata, list[int], bytes]: ...
 
-    @checks_kinds
+    @checks_types
     def update_columns(
         self,
         data_obj: Any,
@@ -208,7 +208,7 @@ _ROW_ADDRESS: Final = "_rowaddr"
 
 
 @with_own_qualnames
-class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
+class LanceFragment(FragmentColumnMethods, FragmentScanMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
     """A fragment of a dataset: rows that share data files."""
 
     def __init__(
@@ -221,7 +221,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         self._fragment = fragment
 
     @staticmethod
-    @checks_kinds
+    @checks_types
     def create(
         dataset_uri: str | os.PathLike[str],
         data: Any,
@@ -400,44 +400,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             return self._dataset.snapshot.live_rows(self._fragment)
         return self.scanner(columns=[], filter=filter).count_rows()
 
-    def scanner(
-        self,
-        columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: Any = None,  # noqa: A002 - pylance's name
-        limit: int | None = None,
-        offset: int | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-        blob_handling: str | None = None,
-        order_by: Sequence[Any] | None = None,
-        use_scalar_index: bool | None = None,
-        io_buffer_size: int | None = None,
-        late_materialization: bool | Sequence[str] | None = None,
-        include_deleted_rows: bool | None = None,
-        batch_size_bytes: int | None = None,
-        strict_batch_size: bool | None = None,
-        *,
-        batch_size: int | None = None,
-        batch_readahead: int = 16,
-    ) -> LanceScanner:
-        """Return a scanner of the fragment. See `LanceDataset.scanner` for the arguments.
-
-        Returns:
-            The scanner; no data is read yet.
-
-        Raises:
-            ExpressionError: If the expression is invalid or refers to an unknown column.
-            FieldNotFoundError: If a column does not exist.
-
-        Example:
-            ```python
-            dataset.get_fragment(0).scanner(columns=["id"], limit=3).to_table()
-            ```
-        """
-        options = dict(locals())
-        return self._dataset.scanner(fragments=[options.pop("self")], **options)
-
-    @takes_arguments_of(scanner)
+    @takes_arguments_of(FragmentScanMethods.scanner)
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches. See `LanceDataset.scanner` for the arguments.
 
@@ -456,7 +419,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """
         return self.scanner(*arguments, **options).to_batches()
 
-    @takes_arguments_of(scanner)
+    @takes_arguments_of(FragmentScanMethods.scanner)
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return the rows as an Arrow table. See `LanceDataset.scanner` for the arguments.
 
@@ -505,10 +468,17 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             dataset.get_fragment(0).to_pandas(columns=["id"], limit=3)
             ```
         """
-        given = dict(locals())
-        for name in ("self", "blob_mode", "kwargs"):
-            del given[name]
-        return self.scanner(**given).to_pandas(blob_mode=blob_mode, **kwargs)
+        scanner = self.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            with_row_id,
+            with_row_address,
+            order_by=order_by,
+            batch_size=batch_size,
+        )
+        return scanner.to_pandas(blob_mode=blob_mode, **kwargs)
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first rows.
@@ -563,7 +533,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         projection = project_parts(snapshot.schema, validated_columns(columns))
         return take_addresses(snapshot, addresses, projection)
 
-    @checks_kinds
+    @checks_types
     def open_session(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,

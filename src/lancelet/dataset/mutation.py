@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 import pyarrow as pa
 
 from lancelet import change
-from lancelet.dataset.arguments import checks_kinds, documents_results, previews
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
@@ -26,6 +27,8 @@ from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
     from lancelet.change.dry_run import ChangeReport
     from lancelet.change.merge.spec import MergeStatistics
     from lancelet.dataset.dataset import LanceDataset
@@ -39,7 +42,6 @@ class ExecuteResult(TypedDict):
     num_deleted_rows: int
 
 
-@documents_results
 class MergeInsertBuilder:
     """Builds a merge: actions for matched rows, new source rows, and unmatched target rows."""
 
@@ -75,6 +77,9 @@ class MergeInsertBuilder:
         Args:
             condition: SQL over `source.` and `target.` columns; other rows remain unchanged.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             merge = dataset.merge_insert("id").when_matched_update_all("target.price < 20")
@@ -85,6 +90,9 @@ class MergeInsertBuilder:
 
     def when_matched_delete(self) -> Self:
         """Delete matched rows.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -97,6 +105,9 @@ class MergeInsertBuilder:
     def when_matched_fail(self) -> Self:
         """Raise if any row matches.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             dataset.merge_insert("id").when_matched_fail().when_not_matched_insert_all().execute(
@@ -108,6 +119,9 @@ class MergeInsertBuilder:
 
     def when_not_matched_insert_all(self) -> Self:
         """Insert source rows that match no row.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -123,6 +137,9 @@ class MergeInsertBuilder:
         Args:
             expr: A SQL condition on the columns of the dataset; by default all unmatched rows.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             merge = dataset.merge_insert("id").when_not_matched_by_source_delete("id > 10")
@@ -137,6 +154,9 @@ class MergeInsertBuilder:
         Args:
             behavior: `fail` raises, which is the default; `first_seen` uses the first row.
 
+        Returns:
+            The builder.
+
         Raises:
             InvalidInputError: If an argument is invalid.
 
@@ -149,12 +169,15 @@ class MergeInsertBuilder:
         """
         return self._with(duplicates=change.merge.spec.Duplicates(behavior))
 
-    @checks_kinds
+    @checks_types
     def conflict_retries(self, max_retries: int) -> Self:
         """Set the number of retries after a conflict.
 
         Args:
             max_retries: The number of retries, by default 10.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -164,12 +187,15 @@ class MergeInsertBuilder:
         self._retries = replace(self._retries, max_retries=max_retries)
         return self
 
-    @checks_kinds
+    @checks_types
     def retry_timeout(self, timeout: timedelta) -> Self:
         """Set the time limit of retries.
 
         Args:
             timeout: The time limit, by default 30 seconds.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -188,6 +214,9 @@ class MergeInsertBuilder:
         Args:
             version: The file version, by default the dataset's.
 
+        Returns:
+            The builder.
+
         Raises:
             InvalidInputError: If an argument is invalid.
 
@@ -200,12 +229,15 @@ class MergeInsertBuilder:
         files = replace(self._spec.files, version=FileVersion.parse(version))
         return self._with(files=files)
 
-    @checks_kinds
+    @checks_types
     def use_index(self, use_index: bool) -> Self:
         """Set whether to use an index on the key.
 
         Args:
             use_index: On by default.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -221,6 +253,9 @@ class MergeInsertBuilder:
             mode: `auto` or `rewrite_rows` appends changed rows and deletes the old rows.
                 `rewrite_columns` keeps rows in their fragments and rewrites the source columns of
                 the affected fragments; only for updates of some columns.
+
+        Returns:
+            The builder.
 
         Raises:
             InvalidInputError: If an argument is invalid.
@@ -244,6 +279,9 @@ class MergeInsertBuilder:
         Args:
             bases: Names or paths of base paths.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             from lancelet import DatasetBasePath
@@ -266,6 +304,9 @@ class MergeInsertBuilder:
 
         Args:
             include_primary: Whether to include the folder of the dataset.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -292,6 +333,9 @@ class MergeInsertBuilder:
         Args:
             sstables: Objects with a `shard_id` and a `generation`.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             from lancelet.mem_wal import CompactedSsTable
@@ -313,6 +357,9 @@ class MergeInsertBuilder:
         Args:
             skip: Whether to skip it.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             dataset.merge_insert("id").when_matched_update_all().skip_auto_cleanup().execute(new_books)
@@ -326,6 +373,9 @@ class MergeInsertBuilder:
 
         Args:
             limit: The number of bytes.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -556,7 +606,7 @@ class MutationMethods:
 
     _handle: Handle
 
-    @checks_kinds
+    @checks_types
     def insert(
         self, data: Any, *, mode: str = "append", dry_run: bool = False, **kwargs: Any
     ) -> ChangeReport | None:
@@ -567,6 +617,9 @@ class MutationMethods:
             mode: `append` or `overwrite`.
             dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Further arguments of `write_dataset`.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
@@ -586,10 +639,10 @@ class MutationMethods:
         return None
 
     @previews
-    @checks_kinds
+    @checks_types
     def delete(
         self,
-        predicate: str,
+        predicate: str | pc.Expression,
         *,
         conflict_retries: int = 10,
         retry_timeout: timedelta = _RETRY_TIMEOUT,
@@ -633,6 +686,9 @@ class MutationMethods:
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If concurrent commits changed the same rows in every attempt.
 
@@ -648,7 +704,7 @@ class MutationMethods:
         return None
 
     @previews
-    @checks_kinds
+    @checks_types
     def update(
         self,
         updates: Mapping[str, str],

@@ -178,7 +178,7 @@ class BlobSink(Protocol):
         """Write bytes into a dedicated sidecar file and return its blob id."""
 
 
-class Memo(Protocol):
+class HeaderCache(Protocol):
     """A cache of parsed page metadata, such as chunk positions."""
 
     def get(self, key: tuple[int, int], kind: type[T]) -> T | None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s, ReadCoroutine
 from lancelet.encodings.arrow import plain_bits
-from lancelet.encodings.base import Memo, RowIndices, RowRange, Rows
+from lancelet.encodings.base import HeaderCache, RowIndices, RowRange, Rows
 from lancelet.encodings.column_slices import ColumnSlices
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import LeafNode, check_layers
@@ -134,7 +134,10 @@ class Bundle:
 
 
 def open_bundles(
-    columns: Columns, bundle_key: BundleKey, open_pages: OpenBundle, memo: Memo | None
+    columns: Columns,
+    bundle_key: BundleKey,
+    open_pages: OpenBundle,
+    header_cache: HeaderCache | None,
 ) -> list[Bundle]:
     """Return bundles of compatible columns; other columns are omitted."""
     kinds = _column_kinds(columns, bundle_key)
@@ -145,7 +148,7 @@ def open_bundles(
     bundles: list[Bundle] = []
     for group in groups.values():
         bundles += [
-            _open_bundle(columns, group_columns, open_pages, memo)
+            _open_bundle(columns, group_columns, open_pages, header_cache)
             for group_columns in _split_group(columns, np.array(group))
             if len(group_columns) > 1
         ]
@@ -210,14 +213,17 @@ def _split_group(columns: Columns, column_indices: Int64s) -> Iterator[Int64s]:
 
 
 def _open_bundle(
-    columns: Columns, column_indices: Int64s, open_pages: OpenBundle, memo: Memo | None
+    columns: Columns,
+    column_indices: Int64s,
+    open_pages: OpenBundle,
+    header_cache: HeaderCache | None,
 ) -> Bundle:
     start, stop = columns.edges[column_indices], columns.edges[column_indices + 1]
     pages = columns.pages.take(expand(start, stop - start))
     field = columns.fields[column_indices[0]]
     data_type = logical_type.storage_type_of(field.logical_type)
     # Unique negative numbers distinguish bundles from columns in the metadata cache.
-    context = LeafContext(data_type, (LeafNode(field, data_type),), -next(_numbers), memo)
+    context = LeafContext(data_type, (LeafNode(field, data_type),), -next(_numbers), header_cache)
     return Bundle(
         [columns.field_indices[column] for column in column_indices.tolist()],
         field,

@@ -221,7 +221,7 @@ def _needs_full_zip(
     """Return a mask of the pages that require or benefit from full-zip."""
     block = pages.block
     if not isinstance(block, Variable):
-        return np.full(pages.count, _are_wide(block, version, options))
+        return np.full(pages.count, _block_needs_full_zip(block, version, options))
     lengths = (block.offsets[1:] - block.offsets[:-1]).reshape(pages.count, -1)
     longest = lengths.max(axis=1, initial=0).astype(np.int64)
     is_zipped: npt.NDArray[np.bool_]
@@ -237,7 +237,7 @@ def _needs_full_zip(
     return is_zipped
 
 
-def _are_wide(block: Block, version: FileVersion, options: EncodingOptions) -> bool:
+def _block_needs_full_zip(block: Block, version: FileVersion, options: EncodingOptions) -> bool:
     """Return whether blocks other than strings require or benefit from full-zip."""
     if isinstance(block, Fields):
         return not all(isinstance(child, FixedWidth) for child in block.children)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
-from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Memo, Variable
+from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, HeaderCache, Variable
 from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
@@ -48,7 +48,7 @@ class LeafContext:
     data_type: pa.DataType
     path: Path
     column: int
-    memo: Memo | None
+    header_cache: HeaderCache | None
 
 
 @dataclass(frozen=True, eq=False)

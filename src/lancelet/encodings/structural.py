@@ -23,7 +23,7 @@ import pyarrow as pa
 from lancelet.buffers import ByteRanges, Int64s, ReadCoroutine, read_together
 from lancelet.encodings.base import (
     FieldReader,
-    Memo,
+    HeaderCache,
     RowIndices,
     RowRange,
     Rows,
@@ -84,7 +84,7 @@ class StructuralReader(FieldReader):
         columns: Sequence[StoredColumn],
         open_pages: OpenPages,
         *,
-        memo: Memo | None,
+        header_cache: HeaderCache | None,
         page_key: PageKey | None = None,
     ) -> None:
         """Prepare to read; pages are opened on first use."""
@@ -99,7 +99,7 @@ class StructuralReader(FieldReader):
         self._node = node
         self._is_leaf = isinstance(node, LeafNode)
         self._leaves = [
-            _LeafReader(path, column, open_pages, page_key, memo)
+            _LeafReader(path, column, open_pages, page_key, header_cache)
             for path, column in zip(leaf_paths, columns, strict=True)
         ]
         rows = {leaf.num_rows for leaf in self._leaves}
@@ -175,14 +175,14 @@ class _LeafReader:
         column: StoredColumn,
         open_pages: OpenPages,
         page_key: PageKey | None,
-        memo: Memo | None,
+        header_cache: HeaderCache | None,
     ) -> None:
         leaf = path[-1]
         assert isinstance(leaf, LeafNode)
         self._path = path
         self._column = column
         self._open_pages = open_pages
-        self._context = LeafContext(leaf.data_type, path, column.index, memo)
+        self._context = LeafContext(leaf.data_type, path, column.index, header_cache)
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
         self._validated_layers: Layers | None = None

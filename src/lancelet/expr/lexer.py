@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 
 from lancelet.errors import ExpressionError
-from lancelet.expr.literal_text import DECIMAL256_DIGITS, decimal_type, exact_numbers
+from lancelet.expr.literal_text import DECIMAL256_DIGITS, decimal_type, to_narrowest_array
 from lancelet.values import dataclass
 
 _CONTEXT_CHARACTERS: Final = 60
@@ -97,7 +97,7 @@ class Lexer:
         """
         start = self.token.stop
         if match := _INTEGER_LIST.match(self.text, start):
-            values = exact_numbers(list(map(int, match.group().split(","))))
+            values = to_narrowest_array(list(map(int, match.group().split(","))))
         elif match := _NUMBER_LIST.match(self.text, start):
             values = _decimals(match.group().split(","))
         elif match := _TEXT_LIST.match(self.text, start):

@@ -171,7 +171,7 @@ def scalar_of_integer(value: int) -> pa.Scalar:
     return scalar_of(float(Decimal(value)))
 
 
-def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
+def to_narrowest_array(values: Sequence[int | Decimal | None]) -> pa.Array:
     """Return integers and decimals as an array of the narrowest type that holds all.
 
     >>> exact_numbers([1, Decimal("2.5")]).type

@@ -27,11 +27,11 @@ from lancelet.expr.literal_text import (
     NUMBER_TEXT,
     Instant,
     UnfitError,
-    exact_numbers,
     parse_instant,
     parse_interval,
     parse_time_ns,
     scalar_of,
+    to_narrowest_array,
     zone_offset_ns,
 )
 from lancelet.values import dataclass
@@ -245,7 +245,7 @@ def arrays_of_constants(scalars: list[pa.Scalar]) -> list[pa.Array]:
     """Group scalars into arrays by type; nulls are added to the first."""
     exact = [item for item in scalars if item.is_valid and _is_exact(item.type)]
     inexact = [item for item in scalars if item.is_valid and not _is_exact(item.type)]
-    arrays = [exact_numbers([item.as_py() for item in exact])] if exact else []
+    arrays = [to_narrowest_array([item.as_py() for item in exact])] if exact else []
     arrays += [
         pa.array([item for item in inexact if item.type == data_type], data_type)
         for data_type in dict.fromkeys(item.type for item in inexact)

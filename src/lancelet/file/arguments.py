@@ -128,7 +128,7 @@ def bytes_of(name: str, value: object) -> BytesLike:
     return value  # type: ignore[return-value]  # supports the buffer protocol
 
 
-def row_numbers(name: str, values: Sequence[int]) -> Int64s:
+def row_numbers(name: str, values: Sequence[int] | np.ndarray) -> Int64s:
     """Return row indices as an array; floats and strings raise instead of being converted."""
     try:
         rows = np.asarray(values)

@@ -125,7 +125,7 @@ class Checksums:
         size, stop = self.block_bytes, self.position + self.size
         has_checksums = (blocks * size < stop) & ((blocks + 1) * size > self.position)
         for index in np.flatnonzero(has_checksums).tolist():
-            zeroed = self._block(int(blocks[index]), source, int(positions[index])).copy()
+            zeroed = self._slice_block(int(blocks[index]), source, int(positions[index])).copy()
             start = self.position - int(blocks[index]) * size
             zeroed[max(0, start) : max(0, start + self.size)] = 0
             crcs[index] = crc32c(zeroed)
@@ -136,7 +136,7 @@ class Checksums:
         sizes = np.minimum(self.block_bytes, self.file_bytes - blocks * self.block_bytes)
         return crc32c_slices(ByteSlices(source, position, sizes))
 
-    def _block(self, block: int, source: Bytes, position: int) -> Bytes:
+    def _slice_block(self, block: int, source: Bytes, position: int) -> Bytes:
         length = min(self.block_bytes, self.file_bytes - block * self.block_bytes)
         return source[position : position + length]
 

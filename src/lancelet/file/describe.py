@@ -230,13 +230,13 @@ def short_encoding(text: str) -> str:
     'miniblock, fsst, variable'
     """
     names = [name for name in _NAME.findall(text) if name not in _WRAPPERS]
-    shown = dict.fromkeys(_SHORT_NAMES.get(name, _words(name)) for name in names)
+    shown = dict.fromkeys(_SHORT_NAMES.get(name, _spaced_name(name)) for name in names)
     if len(shown) > _LAYOUT_AND_ENCODING:
         shown.pop("flat", None)
     return ", ".join(shown)
 
 
-def _words(name: str) -> str:
+def _spaced_name(name: str) -> str:
     return _WORD_START.sub(" ", name).lower()
 
 

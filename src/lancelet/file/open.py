@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 from typing import Final
 
 from lancelet.buffers import run
-from lancelet.encodings.base import FileVersion, Memo
+from lancelet.encodings.base import FileVersion, HeaderCache
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import CorruptDataError, LanceletError
 from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
-from lancelet.file.memo import CachedHeads
+from lancelet.file.header_cache import PageHeaderCache
 from lancelet.file.sidecars import PACK_FILE_BYTES, SidecarSink
 from lancelet.file.v2.footer import parse_version
 from lancelet.file.v2.generation import assign_columns, check_storable
@@ -83,7 +83,7 @@ def open_data_file(
     stored: StoredFields | None = None,
     name: str | None = None,
     verify: Verify = Verify.FULL,
-    memo: Memo | None = None,
+    header_cache: HeaderCache | None = None,
     cache: LruCache = CACHE,
 ) -> FileReader | v0_1.LegacyFileReader:
     """Open a data file for reading; this takes one request if `size` is given.
@@ -100,7 +100,9 @@ def open_data_file(
                 recorded_bytes=size,
                 file_bytes=source.size,
             )
-        reader = _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
+        reader = _open(
+            source, size, stored=stored, verify=verify, header_cache=header_cache, cache=cache
+        )
         return _check_reader_name(reader, name)
     except LanceletError as error:
         source.close()
@@ -154,10 +156,10 @@ def _open(
     *,
     stored: StoredFields | None,
     verify: Verify,
-    memo: Memo | None,
+    header_cache: HeaderCache | None,
     cache: LruCache,
 ) -> FileReader | v0_1.LegacyFileReader:
-    key = _cache_key(source, stored, verify) if memo is None else None
+    key = _cache_key(source, stored, verify) if header_cache is None else None
     if (cached := find_cached(cache, key)) is not None:
         refresh_cache = partial(put_cached, cache, key, cached)
         return FileReader(
@@ -179,8 +181,8 @@ def _open(
         descriptor = metadata.descriptor.schema
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
         stored = StoredFields(schema, assign_columns(schema.fields, version))
-    memo = CachedHeads(cache) if memo is None else memo
-    cached = CachedFile(metadata, stored.schema, stored.columns, memo)
+    header_cache = PageHeaderCache(cache) if header_cache is None else header_cache
+    cached = CachedFile(metadata, stored.schema, stored.columns, header_cache)
     # The reader verifies the tail; metadata of a damaged file must not be cached.
     refresh_cache = partial(put_cached, cache, key, cached)
     reader = FileReader(

@@ -101,7 +101,7 @@ class SmallFiles(RowReader):
         self._num_rows = sum(file.num_rows for file in files)
         self._opened = OpenFields()
         self._waits = False
-        self._fetch = self._slices
+        self._fetch = self._slice
         self._placement = stored.columns
         self._start, self._stop = _bounds(files)
         self._column_table = column_table
@@ -144,7 +144,7 @@ class SmallFiles(RowReader):
     def _page_starts(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - interface
         return None
 
-    def _slices(self, ranges: ByteRanges) -> ByteSlices:
+    def _slice(self, ranges: ByteRanges) -> ByteSlices:
         check_ranges(ranges, path=self.path, size=self._source.nbytes)
         return ByteSlices(self._source, ranges.position, ranges.size)
 

@@ -30,7 +30,7 @@ from lancelet.format.paths import index_file_identity
 from lancelet.format.schema import Schema
 from lancelet.format.wire import parse_number
 from lancelet.io.cache import CACHE, INDEX, CacheScope
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import Store
 from lancelet.values import dataclass
@@ -111,7 +111,7 @@ class IndexLoads:
 
     def __post_init__(self) -> None:
         """Register the lock to be renewed after a fork."""
-        renew_after_fork(self, IndexLoads._renew)
+        reset_after_fork(self, IndexLoads._reset)
 
     def count(
         self, *, segments: int = 0, parts: int = 0, cache_hits: int = 0, comparisons: int = 0
@@ -123,7 +123,7 @@ class IndexLoads:
             self.cache_hits += cache_hits
             self.comparisons += comparisons
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
 

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.config import CACHE_BYTES
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class LruCache:
             weakref.WeakValueDictionary()
         )
         self._default_scope = CacheScope(self)
-        renew_after_fork(self, LruCache._renew)
+        reset_after_fork(self, LruCache._reset)
 
     @property
     def stats(self) -> CacheStats:
@@ -338,7 +338,7 @@ class LruCache:
         self._evictions += len(dropped)
         return dropped
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         """Reset the cache in a forked child, because another thread may have been modifying it."""
         self._lock = threading.Lock()
         self._released.clear()

@@ -47,7 +47,7 @@ from lancelet.io.credentials import (
     credential_provider,
     profile_options,
 )
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.options import OUR_OPTIONS, check_endpoints, get_option, sort_options
 from lancelet.io.retry import RetryPolicy
 from lancelet.io.store import already_exists, not_found
@@ -105,7 +105,7 @@ class _Native:
         self.lock = threading.Lock()
         self.module: Any = None
         self.is_copy_needed = False
-        renew_after_fork(self, _Native.reset)
+        reset_after_fork(self, _Native.reset)
 
     def reset(self) -> None:
         """Require a copy of the module in a forked child, where its threads do not exist."""

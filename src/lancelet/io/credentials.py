@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from lancelet import surroundings
 from lancelet.errors import InvalidInputError
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.options import EXPIRES_AT, get_option
 
 OptionsProvider: TypeAlias = Callable[[], Mapping[str, str]]
@@ -60,7 +60,7 @@ class RefreshedOptions:
         self._lock = threading.Lock()
         self._options: Mapping[str, str] | None = None
         self._expires_at = float("inf")
-        renew_after_fork(self, RefreshedOptions._renew)
+        reset_after_fork(self, RefreshedOptions._reset)
 
     def get(self) -> tuple[Mapping[str, str], datetime | None]:
         """Return valid options and their expiration time."""
@@ -72,7 +72,7 @@ class RefreshedOptions:
                 return self._options, None
             return self._options, datetime.fromtimestamp(self._expires_at, UTC)
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
 

@@ -14,21 +14,21 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=object)
 
-_RENEWALS: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref.WeakKeyDictionary()
+_RESETS: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref.WeakKeyDictionary()
 
 
-def renew_after_fork(holder: T, renew: Callable[[T], None]) -> None:
-    """Call `renew(holder)` in every child that is forked while `holder` is alive.
+def reset_after_fork(holder: T, reset: Callable[[T], None]) -> None:
+    """Call `reset(holder)` in every child that is forked while `holder` is alive.
 
-    `renew` must not reference `holder`: pass a function, not a bound method. It runs before other
+    `reset` must not reference `holder`: pass a function, not a bound method. It runs before other
     threads of the child exist.
     """
-    _RENEWALS[holder] = renew  # type: ignore[assignment]  # each holder is called with its own
+    _RESETS[holder] = reset  # type: ignore[assignment]  # each holder is called with its own
 
 
 def _renew_all() -> None:
-    for holder, renew in list(_RENEWALS.items()):
-        renew(holder)
+    for holder, reset in list(_RESETS.items()):
+        reset(holder)
 
 
 if hasattr(os, "register_at_fork"):

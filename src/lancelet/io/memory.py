@@ -18,7 +18,7 @@ import numpy as np
 from lancelet import surroundings
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices
 from lancelet.errors import InvalidInputError
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.store import (
     BytesLike,
     Listing,
@@ -41,9 +41,9 @@ class _Objects:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.by_key: dict[str, tuple[bytes, datetime]] = {}
-        renew_after_fork(self, _Objects.renew)
+        reset_after_fork(self, _Objects.reset)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         self.lock = threading.Lock()
 
 
@@ -74,7 +74,7 @@ class MemoryStore(Store):
         return store
 
     @staticmethod
-    def renew(bucket: str) -> None:
+    def reset(bucket: str) -> None:
         """Remove a bucket; stores that are open retain its objects."""
         _BUCKETS.pop(bucket, None)
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.store import Store
 from lancelet.io.wrapped import CHANGES, Request, WrappedStore, result_bytes
 from lancelet.values import dataclass
@@ -60,7 +60,7 @@ class IoMeter:
         self._outer = outer
         self._lock = threading.Lock()
         self._read_iops = self._read_bytes = self._write_iops = self._written_bytes = 0
-        renew_after_fork(self, IoMeter._renew)
+        reset_after_fork(self, IoMeter._reset)
 
     @property
     def counts(self) -> IoCounts:
@@ -121,7 +121,7 @@ class IoMeter:
         """Pickle as a meter with zero counts; each process counts its own requests."""
         return (IoMeter, ())
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
 

@@ -46,7 +46,7 @@ def open_store(
     ('memory://shelf', 'tables/t.lance')
     """
     location = parse_uri(uri)
-    store = surroundings.watched(_make_store(location, storage_options or {}, provider))
+    store = surroundings.wrap_store(_make_store(location, storage_options or {}, provider))
     store = REQUEST_METRICS.wrap(store, location.scheme)
     return EVENT_SINKS.wrap(store), location.path
 
@@ -71,7 +71,7 @@ def renew_memory(uri: str, storage_options: StorageOptions | None = None) -> Non
     if get_option(storage_options or {}, FSSPEC) is not None:
         return
     if location.scheme == "memory" and location.authority and not location.path:
-        MemoryStore.renew(location.authority)
+        MemoryStore.reset(location.authority)
 
 
 def _make_store(

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from lancelet.config import IO_THREADS
 from lancelet.errors import LanceletError
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.surroundings import Pool, submit
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class _Threads:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.pool: Pool | None = None
-        renew_after_fork(self, _Threads.reset)
+        reset_after_fork(self, _Threads.reset)
 
     def reset(self) -> None:
         """Reset the pool in a forked child, which has none of its threads."""

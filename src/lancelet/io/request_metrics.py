@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import Final, TypeVar
 
 from lancelet.errors import ObjectNotFoundError
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.store import Store
 from lancelet.io.wrapped import Request, WrappedStore, result_bytes
 from lancelet.values import dataclass
@@ -121,7 +121,7 @@ class RequestMetrics:
         self.is_installed = False
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str], _Series] = {}
-        renew_after_fork(self, RequestMetrics._renew)
+        reset_after_fork(self, RequestMetrics._reset)
 
     def install(self) -> bool:
         """Enable the metrics and return True, as pylance does on success."""
@@ -153,7 +153,7 @@ class RequestMetrics:
             series.seconds += seconds
             series.bucket_counts[bisect.bisect_left(_BOUNDS, seconds)] += 1
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
 

@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.values import dataclass
 
 _WATCHED_FROM: Final = 500
@@ -104,7 +104,7 @@ class WatchedFolders:
     def __init__(self) -> None:
         """Watch nothing yet."""
         self._start_over()
-        renew_after_fork(self, WatchedFolders._forget)
+        reset_after_fork(self, WatchedFolders._forget)
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()

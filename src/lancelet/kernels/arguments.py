@@ -95,9 +95,9 @@ def check_layout(slices: ByteSlices, out_position: Int64s, out_bytes: int) -> No
         raise InvalidInputError("output ranges must be ascending and in bounds", bytes=out_bytes)
 
 
-def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:
-    """Raise unless counts are in [0, `most`], so their sum cannot overflow."""
-    bad = (counts < 0) | (counts > most)
+def check_counts(counts: Int64s, *, max_count: int, kernel: str) -> None:
+    """Raise unless counts are in [0, `max_count`], so their sum cannot overflow."""
+    bad = (counts < 0) | (counts > max_count)
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
 
@@ -272,11 +272,11 @@ LZ4_RATIO_MAX: Final = 255
 
 
 def plain_sizes(
-    slices: ByteSlices, out_sizes: Int64s | None, most: Int64s | None, *, kernel: str
+    slices: ByteSlices, out_sizes: Int64s | None, max_sizes: Int64s | None, *, kernel: str
 ) -> tuple[ByteSlices, Int64s]:
     """Return LZ4 blocks without size prefixes, and their validated uncompressed sizes.
 
-    Sizes must not exceed `most`, if given.
+    Sizes must not exceed `max_sizes`, if given.
     """
     blocks = slices
     if out_sizes is None:
@@ -292,8 +292,8 @@ def plain_sizes(
         skip = np.where(empty, 0, 4)
         blocks = ByteSlices(slices.source, slices.position + skip, slices.size - skip)
     bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
-    if most is not None:
-        bad |= out_sizes > most
+    if max_sizes is not None:
+        bad |= out_sizes > max_sizes
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
     return blocks, out_sizes
@@ -306,27 +306,27 @@ def check_zone_rows(zone_rows: int) -> None:
 
 
 @lru_cache(16)
-def log_terms(most: int) -> npt.NDArray[np.float64]:
-    """Return n log2 n for n from 0 to `most`.
+def log_terms(max_count: int) -> npt.NDArray[np.float64]:
+    """Return n log2 n for n from 0 to `max_count`.
 
     >>> log_terms(4).tolist()
     [0.0, 0.0, 2.0, 4.754887502163468, 8.0]
     """
-    found = np.array([count * math.log2(max(count, 1)) for count in range(most + 1)])
+    found = np.array([count * math.log2(max(count, 1)) for count in range(max_count + 1)])
     found.flags.writeable = False
     return found
 
 
-def check_groups(rows: int, most: int) -> None:
+def check_groups(rows: int, max_count: int) -> None:
     """Raise unless groups have at least one row and the limit is not negative."""
-    if not 0 < rows <= _ROWS_MAX or most < 0:
-        raise InvalidInputError("a group has at least one row", rows=rows, most=most)
+    if not 0 < rows <= _ROWS_MAX or max_count < 0:
+        raise InvalidInputError("a group has at least one row", rows=rows, max_count=max_count)
 
 
-def check_distinct_limit(count: int, most: int) -> None:
+def check_distinct_limit(count: int, max_count: int) -> None:
     """Raise unless value indices fit 32 bits and the limit is positive."""
-    if count > _ROWS_MAX or most < 1:
-        raise InvalidInputError("value indices must fit 32 bits", count=count, most=most)
+    if count > _ROWS_MAX or max_count < 1:
+        raise InvalidInputError("value indices must fit 32 bits", count=count, max_count=max_count)
 
 
 def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:

@@ -16,7 +16,7 @@ class SmallPage(NamedTuple):
 
     Numbers have `bits` each, from bit `first_bit` on. Strings have offsets of that width, relative
     to the first byte of `values`. Nulls are given by levels, or by validity bits from bit
-    `valid_from` on, or neither.
+    `valid_offset` on, or neither.
     """
 
     bits: int
@@ -25,7 +25,7 @@ class SmallPage(NamedTuple):
     offsets: Bytes | None = None
     levels: npt.NDArray[np.uint16] | None = None
     validity: Bytes | None = None
-    valid_from: int = 0
+    valid_offset: int = 0
 
 
 class Found(IntEnum):

@@ -38,26 +38,26 @@ _KERNEL: Final = "zstd_decompress_chunks"
 
 
 def zstd_decompress_chunks(
-    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, max_sizes: Int64s | None = None
 ) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, sizes are read from the slices.
 
-    Raise `CorruptDataError` if a size exceeds `most` or the maximum ratio. Empty slices decompress
-    to nothing.
+    Raise `CorruptDataError` if a size exceeds `max_sizes` or the maximum ratio. Empty slices
+    decompress to nothing.
     """
-    frames, sizes = zstd_frames(slices, out_sizes, most)
+    frames, sizes = zstd_frames(slices, out_sizes, max_sizes)
     return decompress_frames(frames, sizes)
 
 
 def zstd_frames(
-    slices: ByteSlices, out_sizes: Int64s | None, most: Int64s | None
+    slices: ByteSlices, out_sizes: Int64s | None, max_sizes: Int64s | None
 ) -> tuple[ByteSlices, Int64s]:
     """Return the frames without size prefixes, and their validated uncompressed sizes."""
     check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
     bad = (sizes < 0) | (sizes // RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
-    if most is not None:
-        bad |= sizes > most
+    if max_sizes is not None:
+        bad |= sizes > max_sizes
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=int(bad.argmax()))
     check_large_frames(frames, sizes)

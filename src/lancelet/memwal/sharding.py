@@ -126,7 +126,7 @@ def _evaluate(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema)
         )
     path = schema.path_of(shard_field.source_ids[0])
     if path not in batch.schema.names:
-        raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
+        raise FieldNotFoundError("missing sharding column", column=path)
     values = batch.column(path)
     if shard_field.transform == "identity":
         return values
@@ -152,7 +152,7 @@ def _computed(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema)
     for field_id in shard_field.source_ids:
         path = schema.path_of(field_id)
         if path.partition(".")[0] not in batch.schema.names:
-            raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
+            raise FieldNotFoundError("missing sharding column", column=path)
     bound = compile_value(str(shard_field.expression), batch.schema)
     found = project({shard_field.field_id: bound.expression}, batch).column(0)
     return found.cast(_type_named(shard_field.result_type)) if shard_field.result_type else found

@@ -29,10 +29,10 @@ from lancelet.scan.node_meter import READ, UNMETERED, NodeMeter, index_node
 from lancelet.scan.plan import ScanPlan, filter_steps
 from lancelet.scan.row_slices import (
     RowSlice,
+    estimate_packed_reads,
     estimate_reads,
     estimate_slices,
     has_statistics,
-    packed_reads,
     sample_slices,
 )
 from lancelet.scan.selectivity import selectivity
@@ -225,7 +225,7 @@ class RowEstimator:
         """Return the reads of fields at slices of rows."""
         if not fields:
             return IoCounts()
-        unpacked, packed = packed_reads(self.plan, slices)
+        unpacked, packed = estimate_packed_reads(self.plan, slices)
         return packed + estimate_reads(unpacked, fields, one_by_one=one_by_one)
 
     def opening_reads(self, slices: Iterable[RowSlice], fields: Sequence[Field]) -> IoCounts:

@@ -213,7 +213,9 @@ def estimate_reads(
     return total + IoCounts(round(reads.read_iops * factor), round(reads.read_bytes * factor))
 
 
-def packed_reads(plan: ScanPlan, slices: Sequence[RowSlice]) -> tuple[list[RowSlice], IoCounts]:
+def estimate_packed_reads(
+    plan: ScanPlan, slices: Sequence[RowSlice]
+) -> tuple[list[RowSlice], IoCounts]:
     """Return the slices that are not packed, and the reads of packed fragments.
 
     Local tiny fragments are read together as packs.

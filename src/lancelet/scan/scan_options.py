@@ -51,28 +51,31 @@ class SearchRequest(Protocol):
 class ScanOptions:
     """The rows and columns that a scan returns, and their batch sizes.
 
+    This is the only declaration of these options. `tools/generate_scan_methods.py` writes the
+    public methods, with these types, defaults and texts.
+
     Attributes:
-        columns: The output columns, including row columns by name; see `Columns`.
-        filter: The condition that returned rows satisfy.
-        limit: The maximum number of rows.
-        offset: The number of leading rows to skip.
-        order_by: The sort columns, most significant first.
+        columns: The columns, by default all; names, paths, or expressions by output name.
+        filter: The condition that rows satisfy; SQL text or an Arrow expression.
+        limit: The maximum number of rows; by default all.
+        offset: The number of rows to skip.
+        order_by: The sort columns, most significant first, as names or text like `price desc`.
         batch_size: The maximum number of rows per batch, by default chosen for speed.
         batch_bytes: The approximate maximum number of bytes per batch.
-        is_strict: Whether all batches except the last have exactly `batch_size` rows.
-        with_row_id: Whether to append the column `_rowid`.
-        with_row_address: Whether to append the column `_rowaddr`.
-        fragments: The ids of the fragments to read, in order; by default all.
+        is_strict: Whether all batches except the last must be full.
+        with_row_id: Whether to return a column `_rowid`.
+        with_row_address: Whether to return a column `_rowaddr`.
+        fragments: The fragments to read, in this order; by default all.
         with_deleted: Whether to return deleted rows too, with a null row id.
-        use_statistics: Whether to skip zones that cannot match the filter.
+        use_statistics: Whether to skip rows whose statistics exclude a match.
         use_indices: Whether to use scalar indices where they are cheaper than a scan.
-        indexed_only: Whether to skip fragments that the used indices do not cover.
-        segments: The ids of the index segments that a search is limited to.
+        indexed_only: Whether to skip rows that the index in use does not cover.
+        segments: The segments of a vector index to search, by default all.
         search: The search; rows are returned with scores, best first.
-        prefilter: Whether the filter is applied before the search.
+        prefilter: Whether to filter before the search instead of its results.
         rows: The rows that scans and searches are limited to, by row id.
         adds_scores: Whether to return scores that `columns` does not contain.
-        memory_limit: The approximate maximum memory of the scan in bytes, without its results.
+        memory_limit: The approximate memory limit in bytes, excluding the returned batches.
     """
 
     columns: Columns = None
@@ -103,12 +106,16 @@ class ScanOptions:
             raise InvalidInputError("Limit must be non-negative", limit=self.limit)
         if self.offset < 0:
             raise InvalidInputError("Offset must be non-negative", offset=self.offset)
-        for name in ("batch_size", "batch_bytes", "memory_limit"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                kind = OutOfRangeError if size < 0 else InvalidInputError
-                raise kind(f"{name} must be at least 1", found=size)
+        _check_size("batch_size", self.batch_size)
+        _check_size("batch_bytes", self.batch_bytes)
+        _check_size("memory_limit", self.memory_limit)
         if self.with_deleted and not self.with_row_id:
             raise InvalidInputError(
                 "deleted rows have null row ids; set with_row_id=True to include them"
             )
+
+
+def _check_size(name: str, size: int | None) -> None:
+    if size is not None and size < 1:
+        kind = OutOfRangeError if size < 0 else InvalidInputError
+        raise kind(f"{name} must be at least 1", found=size)

@@ -107,7 +107,7 @@ class NearTexts:
         """Return the plan lines of the search, the last step first."""
         index = self._index(plan.snapshot)
         steps = [f"MinHashSearch: column={self.query.column}, segments={len(index.segments)}"]
-        if index.num_rows_uncovered and not plan.options.indexed_only:
+        if index.num_unindexed_rows and not plan.options.indexed_only:
             steps.append(f"MinHashFlatSearch: column={self.query.column}")
         return steps
 

@@ -23,6 +23,7 @@ from lancelet.format.base_paths import BasePath
 from lancelet.format.version import FileVersion
 from lancelet.jobs.inserts import OnChange
 from lancelet.jobs.table_ref import TableRef
+from lancelet.spark.scan_options import SCAN_NAMES
 from lancelet.values import dataclass
 
 STORAGE_PREFIX: Final = "storage."
@@ -30,22 +31,14 @@ VECTOR_PREFIX: Final = "vector."
 ENCODING_PREFIX: Final = "encoding."
 DIMENSION_SUFFIX: Final = ".arrow.fixed-size-list.size"
 
-READ_NAMES: Final = frozenset(
-    {
-        "columns",
-        "filter",
-        "limit",
-        "version",
-        "tag",
-        "branch",
-        "asof",
-        "with_row_id",
-        "with_row_address",
-        "with_row_versions",
-        "fragments",
-        "split_bytes",
-    }
-)
+READ_NAMES: Final = SCAN_NAMES | {
+    "version",
+    "tag",
+    "branch",
+    "asof",
+    "with_row_versions",
+    "split_bytes",
+}
 SEARCH_NAMES: Final = READ_NAMES - {"limit", "fragments", "split_bytes"}
 WRITE_NAMES: Final = frozenset(
     {
@@ -118,11 +111,11 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Raise if several options select a version, or numbers are too small."""
-        for name, least in (("limit", 0), ("split_bytes", 1)):
-            number = getattr(self, name)
+        for name, number, least in (("limit", self.limit, 0), ("split_bytes", self.split_bytes, 1)):
             if number is not None and number < least:
                 raise InvalidInputError(f"{name} must be at least {least}", found=number)
-        given = [name for name in ("version", "tag", "asof") if getattr(self, name) is not None]
+        selectors = {"version": self.version, "tag": self.tag, "asof": self.asof}
+        given = [name for name, value in selectors.items() if value is not None]
         if len(given) > 1:
             raise InvalidInputError("pass only one of `version`, `tag` and `asof`", given=given)
 
@@ -165,13 +158,13 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         """Raise for conflicting options, and for limits and versions below 1."""
-        limits = [each for each in (self.max_rows, self.max_bytes, self.max_versions) if each]
-        given = [
-            name
-            for name in ("max_rows", "max_bytes", "max_versions")
-            if getattr(self, name) is not None
-        ]
-        if len(given) > 1 or len(limits) < len(given):
+        limits = {
+            "max_rows": self.max_rows,
+            "max_bytes": self.max_bytes,
+            "max_versions": self.max_versions,
+        }
+        given = [name for name, limit in limits.items() if limit is not None]
+        if len(given) > 1 or len(given) > sum(map(bool, limits.values())):
             raise InvalidInputError(
                 "a stream takes one limit per batch, which must be at least 1", given=given
             )

@@ -66,7 +66,7 @@ class LanceReader(DataSourceReader):
         """Pin the version that the options select and plan to read the columns of a schema."""
         read_options = ReadOptions.parse(options)
         snapshot = pinned(read_options)
-        check_readable(schema, schema_of_snapshot(snapshot, read_options, every=True))
+        check_readable(schema, schema_of_snapshot(snapshot, read_options, all_columns=True))
         names = tuple(schema.fieldNames())
         return LanceReader(plan_tasks(snapshot, read_options, names), arrow_schema(schema))
 
@@ -105,14 +105,14 @@ def pinned(read_options: ReadOptions) -> Snapshot:
 
 
 def schema_of_snapshot(
-    snapshot: Snapshot, read_options: ReadOptions, *, every: bool = False
+    snapshot: Snapshot, read_options: ReadOptions, *, all_columns: bool = False
 ) -> StructType:
     """Return the schema of the requested columns, or of all columns."""
     fields = {field.name: scan_field(field) for field in snapshot.schema.fields}
     # Spark has no unsigned integers; ids and addresses are far below the signed maximum.
     available = fields | {name: pa.field(name, pa.int64()) for name in ROW_FIELDS}
     selected = fields if read_options.columns is None else read_options.columns
-    names = available if every else dict.fromkeys([*selected, *read_options.row_columns])
+    names = available if all_columns else dict.fromkeys([*selected, *read_options.row_columns])
     for name in names:
         if name not in available:
             raise FieldNotFoundError(

@@ -65,7 +65,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
             return LogStreamReader.prepare(options, schema)
         check_limits(options)
         snapshot = options.read.table.open()
-        check_readable(schema, _schema_of(snapshot, options, every=True))
+        check_readable(schema, _infer_schema(snapshot, options, all_columns=True))
         table, arrow = options.read.table, arrow_schema(schema)
         rows: NewRows = InsertedRows(table, options.on_change, arrow)
         if options.change_feed:
@@ -162,14 +162,18 @@ def stream_schema(given: Mapping[str, str]) -> StructType:
     options = StreamOptions.parse(given)
     snapshot = options.read.table.open()
     return (
-        log_schema(snapshot, options.read.columns) if options.log else _schema_of(snapshot, options)
+        log_schema(snapshot, options.read.columns)
+        if options.log
+        else _infer_schema(snapshot, options)
     )
 
 
-def _schema_of(snapshot: Snapshot, options: StreamOptions, *, every: bool = False) -> StructType:
+def _infer_schema(
+    snapshot: Snapshot, options: StreamOptions, *, all_columns: bool = False
+) -> StructType:
     if options.change_feed:
         return feed_schema(snapshot, _image_of(snapshot, options))
-    return schema_of_snapshot(snapshot, options.read, every=every)
+    return schema_of_snapshot(snapshot, options.read, all_columns=all_columns)
 
 
 def _image_of(snapshot: Snapshot, options: StreamOptions) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         if convert is to_tensor:
             to = to_tensors
         elif convert is not None:
-            to = partial(_batches, convert)
+            to = partial(_convert_batches, convert)
         return training_plan.loader(
             self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading
         )
@@ -203,7 +203,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             yield from self._loader
             return
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
-        for batch in self._batches(skip):
+        for batch in self._iter_batches(skip):
             self._seen_rows += batch.num_rows
             yield self._convert(batch)
         self._seen_rows = 0
@@ -242,7 +242,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
                 values[name] = self.dataset.take_blobs(blob_column=name, ids=row_ids)
         return values if self._to_tensor is None else self._to_tensor(values, **options)
 
-    def _batches(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
+    def _iter_batches(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
         if self._cached is not None:
             yield from without_first(iter(self._cached), skip_rows)
             return
@@ -348,7 +348,9 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
     )
 
 
-def _batches(to_tensor_fn: Callable[..., Any], rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
+def _convert_batches(
+    to_tensor_fn: Callable[..., Any], rows: pa.Table, sizes: Sequence[int]
+) -> list[Any]:
     """Convert each batch with a user function."""
     parts = [part.combine_chunks().to_batches()[0] for part in parts_of(rows, sizes)]
     return [to_tensor_fn(part, hf_converter=None) for part in parts]

@@ -94,12 +94,12 @@ class Step:
     position: int
 
 
-def steps_of(
+def iter_steps(
     length: int, position: int, batch_size: int, rank: int, world_size: int, uneven: Uneven
 ) -> Iterator[Step]:
     """Yield the steps of a rank from a position to the end of the epoch.
 
-    >>> [step.positions.tolist() for step in steps_of(11, 0, 3, 1, 2, "pad")]
+    >>> [step.positions.tolist() for step in iter_steps(11, 0, 3, 1, 2, "pad")]
     [[3, 4, 5], [9, 10, 0]]
     """
     whole = batch_size * world_size
@@ -307,7 +307,7 @@ class Loader:
 
     def _steps(self) -> Iterator[Step]:
         worker, workers = self._workers
-        steps = steps_of(
+        steps = iter_steps(
             len(self._source),
             self._position,
             self._batch_size,

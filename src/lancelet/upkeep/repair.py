@@ -24,7 +24,7 @@ from lancelet.buffers import ByteRanges
 from lancelet.change.progress import counted
 from lancelet.change.publish import CommitProperties, publish
 from lancelet.errors import IndexNotFoundError, InvalidInputError
-from lancelet.file.memo import CachedHeads
+from lancelet.file.header_cache import PageHeaderCache
 from lancelet.file.open import open_data_file
 from lancelet.format.fragment import DataFile, DeletionFile, Fragment
 from lancelet.format.index_metadata import IndexMetadata
@@ -315,7 +315,11 @@ def _count_rows(snapshot: Snapshot, fragment: Fragment) -> int:
         )
         stored = snapshot.stored_fields(file)
         reader = open_data_file(
-            store, path, stored=stored, name=data_file_identity(path), memo=CachedHeads()
+            store,
+            path,
+            stored=stored,
+            name=data_file_identity(path),
+            header_cache=PageHeaderCache(),
         )
         rows.add(reader.num_rows)
         reader.close()

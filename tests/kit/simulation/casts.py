@@ -59,7 +59,7 @@ class Stage:
     @staticmethod
     def built() -> Stage:
         """Create the table in the environment of the machine."""
-        MemoryStore.renew(BUCKET)
+        MemoryStore.reset(BUCKET)
         store = MemoryStore(BUCKET)
         location = TableLocation(f"memory://{BUCKET}/{MAIN}", store.at(MAIN))
         first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
@@ -79,7 +79,7 @@ class Stage:
 
     def location(self) -> TableLocation:
         """Return the table as seen by the actors."""
-        store = surroundings.watched(MemoryStore(BUCKET)).at(MAIN)
+        store = surroundings.wrap_store(MemoryStore(BUCKET)).at(MAIN)
         return TableLocation(f"memory://{BUCKET}/{MAIN}", store)
 
     def appending(self, name: str, location: TableLocation | None = None) -> Snapshot:

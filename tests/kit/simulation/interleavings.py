@@ -125,7 +125,7 @@ class Explorer:
                 frame.current = frame.todo.pop(0)
 
     def _execute(self) -> None:
-        MemoryStore.renew(BUCKET)
+        MemoryStore.reset(BUCKET)
         bucket = MemoryStore(BUCKET)
         bucket._objects.by_key.update(self.stored)
         course = _Course(self, bucket)

@@ -190,7 +190,7 @@ class Machine(Surroundings):
         del task
         raise UnsupportedError("a simulated process has no other threads", thread=name)
 
-    def watched(self, store: T) -> T:
+    def wrap_store(self, store: T) -> T:
         """Return a store or external manifest store whose requests are steps of the history."""
         if isinstance(store, SqliteRecords):
             return cast("T", self.records)

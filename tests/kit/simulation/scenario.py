@@ -270,7 +270,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     machine = Machine(course, judge.changed, is_drive=scenario.storage != "objects")
     machine.trace = report.trace if traced else None
     judge.stable_row_ids = scenario.stable_row_ids
-    MemoryStore.renew(BUCKET)
+    MemoryStore.reset(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
     options = {"manifest_store": "sqlite:simulated"} if scenario.has_records else None
     machine.records = SimulatedRecords(machine)

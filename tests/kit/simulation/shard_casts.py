@@ -53,7 +53,7 @@ class ShardStage:
     @staticmethod
     def built(rows: tuple[int, ...] = _BEFORE) -> ShardStage:
         """Create the table in the environment of the machine."""
-        MemoryStore.renew(BUCKET)
+        MemoryStore.reset(BUCKET)
         dataset = lancelet.write_dataset(_rows(), f"memory://{BUCKET}/{MAIN}")
         dataset.initialize_mem_wal(unsharded=True)
         for row in rows[:1]:

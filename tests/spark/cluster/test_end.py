@@ -1,4 +1,4 @@
-"""A run of tests that is killed leaves nothing behind: no cluster, no server, no driver."""
+"""A killed test run leaves no cluster, server or driver running."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Images keep what they are through every form, Arrow, pickles and tables."""
+"""Images round-trip through Arrow, pickle and tables."""
 
 import http.server
 import pickle
@@ -112,7 +112,7 @@ def test_images_are_pickled_and_written(tmp_path):
         assert found.to_pydict() == table.to_pydict()
 
 
-def test_images_say_what_they_are():
+def test_image_formats_are_detected():
     assert "ImageURIArray" in repr(ImageURIArray.from_uris(["a"]))
     shown = repr(ImageArray.from_array(pa.array([b"x" * 100])))
     assert shown.endswith(repr(b"x" * 30))
@@ -144,12 +144,12 @@ def test_encoded_images_are_shown_by_pillow_where_it_is_there(monkeypatch):
         lambda: ImageURIArray.from_uris(3),
     ],
 )
-def test_non_image_input_is_refused(wrong):
+def test_non_image_input_is_rejected(wrong):
     with pytest.raises(InvalidInputError):
         wrong()
 
 
-def test_without_pillow_a_function_is_asked_for(monkeypatch):
+def test_without_pillow_a_function_is_required(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(InvalidInputError, match="Pillow"):
         _tensors().to_encoded()

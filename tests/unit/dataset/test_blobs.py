@@ -1,4 +1,4 @@
-"""Goal: blobs are read as files, bytes or places, wherever they lie, as pylance has it."""
+"""Goal: blobs of every storage kind are read as files, bytes or descriptions, as in pylance."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_blobs_elsewhere_need_a_base_or_a_promise(tmp_path: Path) -> None:
     assert [data for _, data in ds.read_blobs("b", indices=[0, 1])] == [b"cold bytes"] * 2
 
 
-def test_values_that_are_no_blobs_are_refused() -> None:
+def test_values_that_are_no_blobs_are_rejected() -> None:
     made = blob_array([b"a", bytearray(b"b"), memoryview(b"c"), "u", None, Blob.empty()]).storage
     shown = [row and (row["data"], row["uri"]) for row in made.to_pylist()]
     assert shown == [(b"a", None), (b"b", None), (b"c", None), (None, "u"), None, (b"", None)]

@@ -1,4 +1,4 @@
-"""What programs written for pylance do without thinking about it: texts, dicts, private names."""
+"""Common habits of programs written for pylance: strings, dicts, private names."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_pyarrow_gets_an_error_where_it_asks_no_method(dataset):
     assert not hasattr(dataset, "children")
 
 
-def test_events_are_logged_where_the_environment_says(tmp_path):
+def test_events_are_logged_to_the_configured_target(tmp_path):
     log = tmp_path / "deep" / "folder" / "lance.log"
     program = f"import lancelet; lancelet.write_dataset({{'a': [1]}}, {str(tmp_path / 't')!r})"
     environment = {**os.environ, "LANCE_LOG_FILE": str(log), "LANCE_LOG": "info"}

@@ -1,4 +1,4 @@
-"""Goal: every operation can be taken apart, put together again and committed.
+"""Goal: every operation can be decomposed, rebuilt and committed.
 
 Method: an example of every kind is shown to a user, sent to another process and taken back; then
 tables are changed by commits alone.
@@ -137,7 +137,7 @@ def test_appends_are_committed_from_fragments(ds: LanceDataset) -> None:
     assert len(done.get_transactions(1)) == 1
 
 
-def test_transactions_say_what_fragments_are_for(tmp_path: Path, ds: LanceDataset) -> None:
+def test_transactions_record_what_fragments_are_for(tmp_path: Path, ds: LanceDataset) -> None:
     fresh = write_fragments(ROWS, tmp_path / "new", return_transaction=True)
     assert (fresh.read_version, type(fresh.operation)) == (0, LanceOperation.Overwrite)
     created = LanceDataset.commit(tmp_path / "new", fresh)
@@ -224,7 +224,7 @@ def test_detached_versions_are_found_by_number_only(ds: LanceDataset) -> None:
     assert lancelet.dataset(ds.uri, version=done.version).count_rows() == 6
 
 
-def test_input_that_cannot_be_committed_is_refused(tmp_path: Path, ds: LanceDataset) -> None:
+def test_input_that_cannot_be_committed_is_rejected(tmp_path: Path, ds: LanceDataset) -> None:
     append = LanceOperation.Append([])
     with pytest.raises(ValueError, match="read_version is required"):
         LanceDataset.commit(ds, append)

@@ -1,4 +1,4 @@
-"""A dataset moves through its versions, and refuses what makes no sense."""
+"""Versions of a dataset, and rejected arguments."""
 
 import copy
 from datetime import UTC, datetime, timedelta
@@ -226,7 +226,7 @@ def test_schemas_have_field_ids():
     assert found.to_pyarrow() == schema
 
 
-def test_metadata_that_is_no_text_is_refused(tmp_path):
+def test_metadata_that_is_no_text_is_rejected(tmp_path):
     data = ids(0, 1).replace_schema_metadata({"foo": b"\xff\x00"})
     with pytest.raises(ValueError, match="UTF-8"):
         lancelet.write_dataset(data, str(tmp_path / "t.lance"))
@@ -240,7 +240,7 @@ def test_rows_are_deleted_by_a_predicate_only(dataset, predicate):
     assert dataset.count_rows() == 10
 
 
-def test_arguments_of_other_types_are_refused_by_name(dataset):
+def test_arguments_of_other_types_are_rejected_by_name(dataset):
     for call in (
         lambda: dataset.to_table(filter=5),
         lambda: dataset.update({"id": 5}),

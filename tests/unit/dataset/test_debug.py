@@ -1,4 +1,4 @@
-"""Goal: what a dataset is made of can be looked at."""
+"""Goal: the parts of a dataset can be inspected."""
 
 from pathlib import Path
 

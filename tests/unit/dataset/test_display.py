@@ -1,4 +1,4 @@
-"""What objects show of themselves: a line that says what they are, and HTML that escapes."""
+"""The text and escaped HTML representations of objects."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A dry run changes nothing, and says what the real run then does."""
+"""A dry run changes nothing and reports the effect of the real run."""
 
 import inspect
 from pathlib import Path
@@ -51,7 +51,7 @@ def files(uri):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_dry_run_says_what_the_real_run_does_and_changes_nothing(tmp_path, name):
+def test_a_dry_run_reports_what_the_real_run_does_and_changes_nothing(tmp_path, name):
     operation, rows, num_files, change = CHANGES[name]
     uri = str(tmp_path / "t")
     dataset = lancelet.write_dataset(ROWS, uri, max_rows_per_file=5)

@@ -19,7 +19,7 @@ def flushes(monkeypatch):
     return found
 
 
-def test_writes_wait_for_the_disk_unless_they_are_asked_not_to(tmp_path, flushes):
+def test_writes_are_synced_by_default(tmp_path, flushes):
     lancelet.write_dataset(ROWS, tmp_path / "a")
     assert flushes
     flushes.clear()

@@ -20,7 +20,7 @@ def ds(tmp_path: Path) -> LanceDataset:
     return lancelet.write_dataset(ROWS, tmp_path / "t")
 
 
-def test_a_fragment_is_one_file_whatever_its_size(tmp_path: Path, ds: LanceDataset) -> None:
+def test_a_fragment_of_any_size_is_one_file(tmp_path: Path, ds: LanceDataset) -> None:
     made = LanceFragment.create(ds.uri, ROWS, fragment_id=7)
     assert (made.id, len(made.files), made.physical_rows) == (7, 1, 10)
     assert made.files[0].fields == [0, 1]
@@ -86,7 +86,7 @@ def test_sessions_take_rows(ds: LanceDataset) -> None:
     assert found.to_pydict() == {"a": [4], "_rowaddr": [4]}
 
 
-def test_what_pyarrow_would_crash_on_is_refused(ds: LanceDataset) -> None:
+def test_arrays_that_crash_pyarrow_are_rejected(ds: LanceDataset) -> None:
     fragment = ds.get_fragment(0)
     for call in (
         lambda: fragment.physical_schema,

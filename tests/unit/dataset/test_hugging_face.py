@@ -83,7 +83,7 @@ def test_a_stream_without_features_has_the_types_of_its_first_rows(tmp_path):
         written(empty, tmp_path)
 
 
-def test_splits_are_refused_or_one_table_with_their_names(hugging, tmp_path):
+def test_splits_are_rejected_or_one_table_with_their_names(hugging, tmp_path):
     splits = datasets.DatasetDict({"train": hugging, "test": hugging.select([1])})
     with pytest.raises(InvalidInputError, match="with_split_column") as caught:
         written(splits, tmp_path)

@@ -1,4 +1,4 @@
-"""Building, describing and warming indices through the dataset."""
+"""Building, describing and prewarming indices through the dataset."""
 
 import uuid
 
@@ -146,7 +146,7 @@ def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_misspelt_text_index_options_are_refused(tmp_path, train):
+def test_misspelt_text_index_options_are_rejected(tmp_path, train):
     dataset = lancelet.write_dataset(pa.table({"t": ["a b"]}), str(tmp_path / "t.lance"))
     with pytest.raises(ValueError, match="unknown FTS index parameter 'with_positions'"):
         dataset.create_scalar_index("t", "INVERTED", with_positions=True, train=train)
@@ -169,7 +169,7 @@ def test_a_column_may_come_as_a_list_of_one(dataset):
         dataset.create_scalar_index(["a", "l"], "BTREE")
 
 
-def test_a_segment_has_the_id_that_was_asked_for(dataset):
+def test_a_segment_has_the_requested_id(dataset):
     wanted = str(uuid.uuid4())
     dataset.create_scalar_index("a", "BTREE", index_uuid=wanted)
     assert dataset.describe_indices()[0].segments[0].uuid == wanted
@@ -195,7 +195,7 @@ def test_segments_of_most_kinds_have_generated_ids(dataset):
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "BLOOMFILTER", "LABEL_LIST"])
-def test_columns_of_the_wrong_type_are_refused(dataset, kind):
+def test_columns_of_the_wrong_type_are_rejected(dataset, kind):
     column = "a" if kind == "LABEL_LIST" else "l"
     with pytest.raises(TypeError):
         dataset.create_scalar_index(column, kind)
@@ -242,6 +242,6 @@ def test_an_index_of_vectors_has_the_name_of_no_other_either(tmp_path, replace):
     }
 
 
-def test_names_that_the_format_keeps_for_itself_are_refused(dataset):
+def test_names_that_the_format_keeps_for_itself_are_rejected(dataset):
     with pytest.raises(RuntimeError, match="reserved for system indices"):
         dataset.create_scalar_index("a", "BTREE", name="__lance_frag_reuse")

@@ -10,7 +10,7 @@ from lancelet.schema import LanceSchema
 CHILD_OF_42 = b"\x12\x05child\x18\x07\x20\x2a\x2a\x05int32"
 
 
-def test_a_schema_is_built_of_what_pylance_pickles(tmp_path):
+def test_a_schema_is_unpickled_from_pylance(tmp_path):
     nested = pa.struct([pa.field("x", pa.int32(), metadata={"k": "v"})])
     rows = pa.table({"a": [1], "s": pa.array([{"x": 1}], nested)}).replace_schema_metadata(
         {"who": "me"}
@@ -30,7 +30,7 @@ def test_a_schema_is_built_of_what_pylance_pickles(tmp_path):
         ('{"a": [256]}', b"", "JSON object"),
     ],
 )
-def test_other_parts_are_refused(metadata, field, message):
+def test_other_parts_are_rejected(metadata, field, message):
     for kind in (LanceSchema, lance.schema.LanceSchema):
         with pytest.raises(ValueError, match=message if kind is LanceSchema else None):
             kind._from_protos(metadata, field)

@@ -1,4 +1,4 @@
-"""A table with a log holds the newest row of each key, whoever wrote it, and loses none."""
+"""A table with a log has the newest row of each key from any writer, and loses none."""
 
 import uuid
 from datetime import UTC, date, datetime, timedelta
@@ -187,7 +187,7 @@ def test_two_that_merge_at_once_merge_once(tmp_path):
     assert sorted(_dict(lancelet.dataset(uri).to_table())) == [1, 2, 3, 9]
 
 
-def test_the_reference_goes_on_where_ours_stopped_and_back(tmp_path):
+def test_each_implementation_continues_the_work_of_the_other(tmp_path):
     uri = str(tmp_path / "t")
     dataset = _new(uri)
     mine = dataset.mem_wal_writer(SHARD)
@@ -278,7 +278,7 @@ def test_the_limits_of_memory_flush(tmp_path):
         writer.put(_rows([(1, "x")]))
 
 
-def test_columns_filters_and_windows_are_as_asked(tmp_path):
+def test_columns_filters_and_windows_are_as_requested(tmp_path):
     dataset = _new(str(tmp_path / "t"))
     with dataset.mem_wal_writer(SHARD) as writer:
         writer.put(_rows([(2, "B"), (4, "d")]))
@@ -411,7 +411,7 @@ def test_keys_of_many_lengths_are_hashed_and_ordered_as_one_by_one():
     ids=str,
 )
 @pytest.mark.parametrize("transform", ["bucket", "identity"])
-def test_columns_split_rows_as_in_the_reference_or_are_refused_by_both(tmp_path, kind, transform):
+def test_columns_split_rows_as_in_the_reference_or_are_rejected_by_both(tmp_path, kind, transform):
     schema = pa.schema([SCHEMA.field("id"), pa.field("c", kind)])
     options = {"identity_column": "c"}
     if transform == "bucket":
@@ -430,7 +430,7 @@ def test_columns_split_rows_as_in_the_reference_or_are_refused_by_both(tmp_path,
 
 
 @pytest.mark.parametrize("wrong", [{"max_memtable_rows": 0}, {"max_wal_buffer_size": -1}], ids=str)
-def test_invalid_writer_settings_are_refused(tmp_path, wrong):
+def test_invalid_writer_settings_are_rejected(tmp_path, wrong):
     dataset = lancelet.write_dataset(_rows([]), str(tmp_path / "t"))
     with pytest.raises(InvalidInputError, match="at least"):
         dataset.initialize_mem_wal(**wrong)
@@ -445,7 +445,7 @@ def test_invalid_writer_settings_are_refused(tmp_path, wrong):
         ({"bucket_column": "id", "num_buckets": 2000}, "1 to 1024"),
     ],
 )
-def test_invalid_combinations_of_arguments_are_refused(options, message):
+def test_invalid_combinations_of_arguments_are_rejected(options, message):
     dataset = lancelet.write_dataset(_rows([]), "memory://wal-refused")
     with pytest.raises(InvalidInputError, match=message):
         dataset.initialize_mem_wal(**options)

@@ -44,7 +44,7 @@ def test_a_batch_is_read_at_once_and_commits_no_rows(table):
     assert 1 < len(list_shards(table.snapshot.location)) <= 3
 
 
-def test_a_batch_is_in_the_log_whatever_the_table_says_of_writers(tmp_path):
+def test_a_batch_is_logged_for_all_writer_settings_of_the_table(tmp_path):
     dataset = lancelet.write_dataset(rows(range(2), "base"), str(tmp_path / "t"))
     dataset.initialize_mem_wal(unsharded=True, durable_write=False)
     assert log_batch(dataset.snapshot, rows([2]), "s", 0)
@@ -94,7 +94,7 @@ def test_a_run_that_was_stopped_before_it_put_comes_too_late(table, monkeypatch)
     assert fresh(table)[5] == "late5"
 
 
-def test_a_run_that_was_stopped_while_it_put_is_refused_by_the_shard(table, monkeypatch):
+def test_a_run_that_was_stopped_while_it_put_is_rejected_by_the_shard(table, monkeypatch):
     held, go_on = threading.Event(), threading.Event()
     put = MemWalWriter.put
     first = []
@@ -167,7 +167,7 @@ def test_many_batches_leave_a_short_log(table):
     assert fresh(table)[5] == "69-5"
 
 
-def test_a_batch_larger_than_what_is_held_in_memory_is_put_in_parts(table):
+def test_a_batch_larger_than_the_memory_limit_is_put_in_parts(table):
     ids = np.arange(250_000)
     large = pa.table({"id": ids, "v": pa.array(ids).cast(pa.string())}, SCHEMA)
     assert log_batch(table.snapshot, large, "s", 0)
@@ -192,7 +192,7 @@ def test_a_stream_needs_a_key_and_a_log(tmp_path, table):
         table.compact_mem_wal(flush=True, dry_run=True)
 
 
-def test_a_writer_of_a_shard_is_refused_once_a_batch_claims_it(table):
+def test_a_writer_of_a_shard_is_rejected_once_a_batch_claims_it(table):
     log_batch(table.snapshot, rows([5]), "s", 0)
     (shard,) = list_shards(table.snapshot.location)
     writer = table.mem_wal_writer(str(shard))

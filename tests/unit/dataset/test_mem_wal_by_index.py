@@ -1,4 +1,4 @@
-"""Flushed tables are read by the indices and the keys that lie with them, with the same results."""
+"""Reads of flushed tables through their indices and keys have the same results."""
 
 import shutil
 import warnings

@@ -1,4 +1,4 @@
-"""Flushed tables have the indices of their base, and it is noted how far each of those is."""
+"""Flushed tables have the indices of their base, and the progress of each index is recorded."""
 
 from datetime import timedelta
 
@@ -109,7 +109,7 @@ def test_index_coverage_is_recorded_like_the_reference_does(tmp_path, steps):
     assert any(notes[0])
 
 
-def test_an_index_that_was_computed_before_a_merge_is_not_said_to_have_it(tmp_path):
+def test_an_index_computed_before_a_merge_does_not_cover_it(tmp_path):
     dataset = indexed(lancelet, str(tmp_path / "t"))
     dataset.initialize_mem_wal(unsharded=True)
     with dataset.mem_wal_writer(str(SHARD)) as shard:
@@ -170,7 +170,7 @@ def test_nearest_rows_are_those_of_a_plain_comparison(tmp_path_factory, seed, ha
     assert not {*found["id"].to_pylist()} & {*gone}
 
 
-def test_input_that_cannot_be_built_of_flushed_rows_is_refused(tmp_path):
+def test_input_that_cannot_be_built_of_flushed_rows_is_rejected(tmp_path):
     dataset = indexed(lancelet, str(tmp_path / "t"))
     with pytest.raises(OSError, match="shards build no indices of that kind") as caught:
         dataset.initialize_mem_wal(unsharded=True, maintained_indexes=["bits"])

@@ -1,4 +1,4 @@
-"""Readers find the shards of a table, follow what becomes of them, and read what indices lack."""
+"""Readers discover and follow the shards of a table, and read unindexed rows."""
 
 import shutil
 import time
@@ -146,7 +146,7 @@ def test_noting_shards_does_not_undo_a_merge_at_the_same_time(tmp_path, monkeypa
         merge(lancelet.dataset(dataset.uri), [100], 1)
 
 
-def test_notes_that_make_no_sense_are_refused(tmp_path):
+def test_notes_that_make_no_sense_are_rejected(tmp_path):
     dataset = begun(tmp_path)
     put(dataset, [100])
     dataset.note_mem_wal_shards()
@@ -270,7 +270,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("change", CHANGED)
 @pytest.mark.parametrize("query", QUERIES)
-def test_results_are_the_same_whatever_happened_since(tmp_path, change, query):
+def test_reads_after_changes_match_reads_without_indices(tmp_path, change, query):
     dataset = indexed(tmp_path)
     CHANGED[change](dataset)
     fresh = lancelet.dataset(dataset.uri)
@@ -401,7 +401,7 @@ def test_rows_are_identified_by_the_key_columns_of_the_planner(tmp_path):
         ).plan_search(query)
 
 
-def test_estimates_of_an_index_are_refined_if_asked_for(tmp_path):
+def test_estimates_of_an_index_are_refined_on_request(tmp_path):
     """An index of quantized vectors knows distances about; without rows of shards that may do."""
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((600, 16)).astype(np.float32)
@@ -474,7 +474,7 @@ def test_rows_are_split_by_year_and_by_expressions(tmp_path):
     ],
     ids=str,
 )
-def test_rules_that_columns_cannot_follow_are_refused(tmp_path, fields):
+def test_rules_that_columns_cannot_follow_are_rejected(tmp_path, fields):
     dataset = lancelet.write_dataset(rows([1]), str(tmp_path / "t"))
     with pytest.raises((ValueError, NotImplementedError)):
         dataset.initialize_mem_wal(sharding_spec={"spec_id": 1, "fields": fields})
@@ -810,7 +810,7 @@ def test_a_claim_on_a_dropped_log_acknowledges_nothing(tmp_path, monkeypatch):
     assert lancelet.dataset(dataset.uri).mem_wal_index_details() is None
 
 
-def test_a_drop_says_that_another_library_began_a_shard_meanwhile(tmp_path, monkeypatch):
+def test_a_drop_reports_a_shard_created_concurrently_by_another_library(tmp_path, monkeypatch):
     """The reference notes no shards; its writer is fenced, and what it put is told of."""
     dataset = begun(tmp_path)
     publish, opened = upkeep.publish, []

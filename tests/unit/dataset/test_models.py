@@ -81,13 +81,13 @@ def test_vectors_have_their_dimension():
         ours.Vector(0)
 
 
-def test_a_field_says_more_of_itself():
+def test_a_field_has_additional_properties():
     field = pydantic.Field(json_schema_extra={"k": "v"})
     assert ours.get_extras(field, "k") == "v"
     assert ours.get_extras(pydantic.Field(), "k") is None
 
 
-def test_non_column_input_is_refused():
+def test_non_column_input_is_rejected():
     class Wrong(pydantic.BaseModel):
         a: int | str
 

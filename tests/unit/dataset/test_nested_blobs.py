@@ -33,7 +33,7 @@ def expected_lists():
     return [rows[:2], None, rows[2:3], rows[3:]]
 
 
-def test_bytes_are_read_wherever_blobs_are(nested):
+def test_bytes_of_all_kinds_of_blobs_are_read(nested):
     found = nested.to_table(blob_handling="all_binary")
     assert found["info"].to_pylist() == [{"n": n, "blob": v} for n, v in enumerate(VALUES)]
     assert found["lists"].to_pylist() == expected_lists()
@@ -71,7 +71,7 @@ def test_blobs_in_a_base_are_stored_with_the_base_id(tmp_path):
     ]
 
 
-def test_external_blobs_are_copied_on_request_and_refused_otherwise(tmp_path):
+def test_external_blobs_are_copied_on_request_and_rejected_otherwise(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"0123456789")
     uri = (tmp_path / "x.bin").as_uri()
     rows = pa.table({"b": lancelet.blob_array([uri, lancelet.Blob.from_uri(uri, 1, 2), None])})

@@ -1,4 +1,4 @@
-"""New values laid over rows: what readers see, and what later operations make of it."""
+"""Overlays: reads, and later operations."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_overlays_travel_with_their_fragment(dataset) -> None:
         ([-1], "unsigned"),
     ],
 )
-def test_rows_that_are_none_are_refused(dataset, offsets, message: str) -> None:
+def test_rows_that_are_none_are_rejected(dataset, offsets, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         _laid(dataset, offsets, {"val": _ints(9)}, [1])
 
@@ -191,7 +191,7 @@ def test_input_that_cannot_be_read_is_an_error(dataset) -> None:
         _laid(dataset, [1, 2], {"val": _ints(9)}, [1]).to_table()
 
 
-def test_new_values_within_lists_are_refused_when_read(tmp_path: Path) -> None:
+def test_new_values_within_lists_are_rejected_when_read(tmp_path: Path) -> None:
     rows = pa.table({"l": [[{"a": 1, "b": 2}], [{"a": 3, "b": 4}]]})
     dataset = lancelet.write_dataset(rows, str(tmp_path / "t"))
     laid = _laid(dataset, [1], {"a": pa.array([9], pa.int64())}, [2])

@@ -154,7 +154,7 @@ def test_progress_is_a_choice_or_a_function(table):
         table.check(progress="yes")
 
 
-def test_nothing_is_shown_unless_asked_for(table, capsys):
+def test_nothing_is_shown_by_default(table, capsys):
     table.optimize.compact_files(progress=False)
     lancelet.write_dataset(pa.table({"a": [1]}), "memory://")
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""What was planned or pickled for a table is refused after the table was deleted and made again."""
+"""Plans and pickles of a table are rejected after the table was recreated."""
 
 import json
 import pickle
@@ -86,7 +86,7 @@ def test_pickle_reads_a_table_that_was_moved(tmp_path):
 @pytest.mark.parametrize("versions", [1, 2, 5])
 @pytest.mark.parametrize("planner", ["lancelet", "reference"])
 @pytest.mark.parametrize("travels", ["as a value", "as JSON"])
-def test_compaction_of_another_table_is_refused(tmp_path, planner, travels, versions):
+def test_compaction_of_another_table_is_rejected(tmp_path, planner, travels, versions):
     dataset = create(tmp_path / "t")
     library = lancelet if planner == "lancelet" else lance
     opened = library.dataset(dataset.uri)
@@ -116,7 +116,7 @@ def test_results_of_several_versions_are_committed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "INVERTED", "IVF_FLAT"])
-def test_segment_of_an_index_of_another_table_is_refused(tmp_path, kind):
+def test_segment_of_an_index_of_another_table_is_rejected(tmp_path, kind):
     dataset = create(tmp_path / "t")
     column = {"BTREE": "id", "INVERTED": "s", "IVF_FLAT": "v"}[kind]
     if kind == "INVERTED":
@@ -132,7 +132,7 @@ def test_segment_of_an_index_of_another_table_is_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize("to", ["uri", "dataset"])
-def test_fragments_written_for_another_table_are_refused(tmp_path, to):
+def test_fragments_written_for_another_table_are_rejected(tmp_path, to):
     dataset = create(tmp_path / "t")
     fragments = lancelet.fragment.write_fragments(rows(100), dataset)
     again = create_again(dataset)
@@ -143,7 +143,7 @@ def test_fragments_written_for_another_table_are_refused(tmp_path, to):
     assert lancelet.dataset(dataset.uri).to_table() == rows(1000)
 
 
-def test_training_plan_of_another_table_is_refused(tmp_path):
+def test_training_plan_of_another_table_is_rejected(tmp_path):
     dataset = create(tmp_path / "t")
     data = pickle.dumps(plan(dataset, seed=1))
     pickle.loads(data)

@@ -1,4 +1,4 @@
-"""Goal: tags, branches and clones behave as pylance's, whatever the dataset looks at."""
+"""Goal: tags, branches and clones behave as in pylance for every checked-out version."""
 
 from datetime import datetime
 from pathlib import Path
@@ -177,7 +177,7 @@ def test_references_are_seen_from_the_branch_looked_at(ds) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1.5, ("main", "v1"), ("a", 1, 2)])
-def test_invalid_versions_are_refused(ds, wrong) -> None:
+def test_invalid_versions_are_rejected(ds, wrong) -> None:
     with pytest.raises((ValueError, TypeError)):
         ds.checkout_version(wrong)
 

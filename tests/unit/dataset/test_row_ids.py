@@ -39,7 +39,7 @@ def test_ids_may_be_of_any_form(ids):
     ("wrong", "kind"),
     [([1, 1], ValueError), ([-1], OverflowError), ([1 << 64], OverflowError), (["a"], TypeError)],
 )
-def test_non_id_input_is_refused_as_by_the_reference(wrong, kind):
+def test_non_id_input_is_rejected_as_by_the_reference(wrong, kind):
     with pytest.raises(kind):
         lance.fragment.RowIdSequence(wrong)
     with pytest.raises(kind):
@@ -87,7 +87,7 @@ def test_a_scan_returns_the_rows_of_one_set_and_none_of_another(allowed, blocked
 
 
 @pytest.mark.parametrize("data", [b"", b"xx", b"\x01\0\0\0\0\0\0\0\xff\0\0\0"])
-def test_bytes_that_are_no_set_are_refused(data):
+def test_bytes_that_are_no_set_are_rejected(data):
     dataset = lancelet.write_dataset(pa.table({"a": [1]}), "memory://masks/w", mode="overwrite")
     with pytest.raises(InvalidInputError, match="allowlist"):
         dataset.scanner(row_addr_allowlist=data)

@@ -1,4 +1,4 @@
-"""Sharding, shuffling and resuming: every row once, the same again, and nothing read twice."""
+"""Sharding, shuffling and resuming: every row once, reproducibly, without repeated reads."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_reservoir_keeps_so_many_of_a_stream() -> None:
 # --- the classes of PyTorch, which work without it but for the tensors ---------------------------
 
 
-def test_an_iterable_dataset_yields_batches_and_goes_on_where_it_was() -> None:
+def test_an_iterable_dataset_yields_batches_and_continues_where_it_was() -> None:
     table = _table(40)
     dataset = LanceDataset(table, 5, to_tensor_fn=None)
     assert dataset.schema.names == ["id"]

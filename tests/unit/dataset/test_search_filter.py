@@ -49,7 +49,7 @@ THEIRS = (lance.query.MatchQuery, ReferenceQuery)
 @pytest.mark.parametrize("prefilter", [True, False])
 @pytest.mark.parametrize("expression", [None, "id > 9"])
 @pytest.mark.parametrize("kind", ["vectors", "texts"])
-def test_a_filtering_search_finds_what_the_reference_finds(uri, kind, expression, prefilter):
+def test_a_filtering_search_matches_the_reference(uri, kind, expression, prefilter):
     ours = lancelet.dataset(uri).scanner(**_arguments(OURS, kind, expression), prefilter=prefilter)
     theirs = lance.dataset(uri).scanner(**_arguments(THEIRS, kind, expression), prefilter=prefilter)
     found, expected = ours.to_table(), theirs.to_table()
@@ -66,7 +66,7 @@ def test_a_search_filters_only_a_search_of_the_other_kind(uri):
 
 
 @pytest.mark.parametrize("library", [lancelet, lance])
-def test_only_matches_look_at_what_was_found(uri, library):
+def test_only_match_queries_are_supported_as_filters(uri, library):
     query = library.query.BoostQuery(
         library.query.MatchQuery("world", "t"), library.query.MatchQuery("bye", "t")
     )
@@ -95,6 +95,6 @@ def test_a_filter_of_two_parts_is_split():
         {"approx_mode": "quick"},
     ],
 )
-def test_numbers_that_mean_nothing_are_refused_at_once(wrong):
+def test_numbers_that_mean_nothing_are_rejected_at_once(wrong):
     with pytest.raises(ValueError, match=r"must be"):
         VectorSearchQuery("v", VECTORS[0], **wrong)

@@ -1,4 +1,4 @@
-"""Options of stores may be secrets, and nothing that is shown or raised has them."""
+"""Storage options may be secrets and never appear in output or errors."""
 
 import logging
 import pickle

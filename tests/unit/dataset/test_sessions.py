@@ -1,4 +1,4 @@
-"""Sessions: what their tables hold in memory, how much at most, and the ways to say it."""
+"""Sessions: cached data, its limits, and its statistics."""
 
 import gc
 import shutil
@@ -200,12 +200,12 @@ def test_reported_memory_is_close_to_measured_memory(indexed):
         (5, "expected str"),
     ],
 )
-def test_other_backends_are_refused(backend, message):
+def test_other_backends_are_rejected(backend, message):
     with pytest.raises(InvalidInputError, match=message):
         Session(index_cache_backend=backend)
 
 
-def test_a_size_is_said_once():
+def test_a_size_is_stored_once():
     with pytest.raises(InvalidInputError, match="mutually exclusive"):
         Session(1024, index_cache_backend="moka://?capacity=1")
 

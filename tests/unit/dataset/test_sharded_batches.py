@@ -37,7 +37,7 @@ def test_every_row_is_in_one_shard(dataset, count, batch_size, granularity):
 
 
 @pytest.mark.filterwarnings("ignore:ShardedBatchIterator:UserWarning")
-def test_input_that_cannot_be_sharded_is_refused(dataset):
+def test_input_that_cannot_be_sharded_is_rejected(dataset):
     with pytest.raises(InvalidInputError):
         ShardedBatchIterator(dataset, 2, 2)
     with pytest.raises(InvalidInputError):

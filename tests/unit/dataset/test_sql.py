@@ -71,7 +71,7 @@ def test_columns_and_conditions_are_pushed_down(dataset, monkeypatch) -> None:
     assert str(asked[-1]["filter"]) == "id = 41"
 
 
-def test_row_ids_and_addresses_are_columns_if_asked_for(dataset) -> None:
+def test_row_ids_and_addresses_are_columns_on_request(dataset) -> None:
     builder = dataset.sql("SELECT * FROM dataset WHERE id = 40").with_row_id().with_row_addr()
     assert builder.build().to_table().to_pylist() == [
         {"id": 40, "name": "n40", "x": 20.0, "_rowid": 1 << 32, "_rowaddr": 1 << 32}
@@ -84,7 +84,7 @@ def test_row_ids_and_addresses_are_columns_if_asked_for(dataset) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_batches_have_no_more_rows_or_bytes_than_asked_for(dataset, size: int) -> None:
+def test_batches_have_no_more_rows_or_bytes_than_requested(dataset, size: int) -> None:
     query = dataset.sql("SELECT id FROM dataset")
     rows = [batch.num_rows for batch in query.batch_size(size).build().to_batch_records()]
     assert sum(rows) == 100
@@ -153,7 +153,7 @@ def test_a_table_that_is_not_there_is_answered_with_where_tables_come_from(datas
     assert "duckdb_" not in str(caught.value)
 
 
-def test_wrong_sizes_are_refused(dataset) -> None:
+def test_wrong_sizes_are_rejected(dataset) -> None:
     builder = dataset.sql("SELECT 1")
     assert isinstance(builder, SqlQueryBuilder)
     with pytest.raises(InvalidInputError, match="between 1"):
@@ -266,7 +266,7 @@ def test_many_threads_query_at_once(dataset) -> None:
     assert found == [count(least) for least in range(8)]
 
 
-def test_a_query_that_is_asked_again_reads_what_it_is_given_then(tmp_path) -> None:
+def test_a_repeated_query_reads_its_current_input(tmp_path) -> None:
     """What DuckDB understood is used again, for rows that changed and for other tables."""
     text = "SELECT sum(id) AS s FROM dataset HAVING count(*) > 0"
     first = lancelet.write_dataset(ROWS, tmp_path / "a")
@@ -295,7 +295,7 @@ def test_a_running_query_is_not_shared(dataset) -> None:
     assert dataset.sql(text).build().to_table()["id"].to_pylist() == list(range(100))
 
 
-def test_a_query_that_is_asked_by_many_threads_is_answered_to_each(dataset) -> None:
+def test_a_query_runs_in_many_threads(dataset) -> None:
     text = "SELECT count(*) AS n FROM dataset WHERE id % 3 = 0"
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(lambda: dataset.sql(text).build().to_table()) for _ in range(24)]

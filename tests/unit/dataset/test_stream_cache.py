@@ -28,7 +28,7 @@ def test_a_second_pass_waits_for_the_first(tmp_path):
     cached.close()
 
 
-def test_non_folder_input_is_refused():
+def test_non_folder_input_is_rejected():
     with pytest.raises(InvalidInputError):
         CachedDataset(iter(BATCHES), 3)
     with pytest.raises(InvalidInputError):

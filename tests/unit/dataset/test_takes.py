@@ -1,4 +1,4 @@
-"""Rows by their places: of one fragment or several, with rows that were deleted, again and again.
+"""Takes by row index from one or several fragments, with deleted rows, repeatedly.
 
 The second and later takes of the same columns go other ways than the first one, so each is made
 several times.
@@ -63,7 +63,7 @@ def test_rows_by_id_are_found_again_and_again(dataset):
 
 
 @pytest.mark.parametrize("outside", [-1, ROWS])
-def test_rows_outside_of_the_table_are_refused_again_and_again(dataset, outside):
+def test_rows_outside_of_the_table_are_rejected_again_and_again(dataset, outside):
     for _ in range(3):
         assert dataset.take([2], columns=["id"]).num_rows == 1
         with pytest.raises(LanceletError):

@@ -18,7 +18,7 @@ def test_every_form_of_a_time_is_the_same_time(form) -> None:
     assert type(sanitize_ts(form)) is datetime
 
 
-def test_non_time_input_is_refused() -> None:
+def test_non_time_input_is_rejected() -> None:
     with pytest.raises(ValueError, match="Failed to parse"):
         sanitize_ts("noon")
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""Vector indices in parts: segments built apart, models kept on their own, recall measured."""
+"""Vector indices in parts: separately built segments, stored models, measured recall."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_segment_needs_to_know_its_fragments(dataset):
         ({"metric": "manhattan"}, "not supported"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(dataset, options, message):
+def test_arguments_that_mean_nothing_are_rejected(dataset, options, message):
     with pytest.raises(InvalidInputError, match=message):
         dataset.create_index("v", "IVF_PQ", **{"num_sub_vectors": 2, **options})
 

@@ -110,7 +110,7 @@ def test_lists_come_back_from_wide_values() -> None:
 
 
 @given(text=st.lists(st.text(max_size=5), min_size=1, max_size=20), data=st.data())
-def test_strings_are_utf8_or_refused(text: list[str], data: st.DataObject) -> None:
+def test_strings_are_utf8_or_rejected(text: list[str], data: st.DataObject) -> None:
     block = block_from_arrow(pa.array(text))
     assert isinstance(block, Variable)
     if not block.data.nbytes:
@@ -144,12 +144,12 @@ def test_a_string_must_not_begin_within_a_character() -> None:
         (Fields((), 1), pa.int8()),
     ],
 )
-def test_blocks_of_another_type_are_refused(block, data_type) -> None:
+def test_blocks_of_another_type_are_rejected(block, data_type) -> None:
     with pytest.raises(CorruptDataError, match="do not match the schema type"):
         arrow_from_block(block, data_type, None)
 
 
-def test_types_without_a_width_are_refused() -> None:
+def test_types_without_a_width_are_rejected() -> None:
     with pytest.raises(UnsupportedError, match="type"):
         bits_per_value(pa.null())
 
@@ -174,7 +174,7 @@ def test_lists_of_no_bytes_are_lists_of_nulls_if_no_item_is_seen_that_is_not():
 
 @pytest.mark.parametrize("start", [0, 1, 9, 20])
 @pytest.mark.parametrize("kind", [pa.bool_(), pa.int8(), pa.uint64(), pa.float16(), pa.float64()])
-def test_numbers_and_truth_values_are_what_arrow_gives(kind, start):
+def test_numbers_and_booleans_match_arrow(kind, start):
     array = pa.array([row % 3 == 0 for row in range(20)]).cast(pa.uint8()).cast(kind).slice(start)
     found, expected = to_numpy(array), array.to_numpy(zero_copy_only=False)
     assert found.dtype == expected.dtype

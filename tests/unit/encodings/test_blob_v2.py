@@ -109,7 +109,7 @@ def test_blobs_need_a_place():
         {"uri": ""},
     ],
 )
-def test_rows_that_do_not_say_where_their_bytes_are_are_refused(row):
+def test_rows_without_blob_locations_are_rejected(row):
     whole = {"data": None, "uri": None, "position": None, "size": None}
     with pytest.raises(InvalidInputError, match="row=1") as caught:
         blob_file([whole | {"data": b"y"}, whole | row], RANGED)

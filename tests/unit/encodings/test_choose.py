@@ -173,7 +173,7 @@ def test_runs_can_be_forbidden() -> None:
     assert "rle" not in choose(COLUMNS["runs"], rle_threshold="0").descriptions[0]
 
 
-def test_runs_that_are_asked_for_need_to_be_there() -> None:
+def test_requested_runs_must_exist() -> None:
     assert choose(COLUMNS["runs"], rle_threshold="0.1").descriptions[0].startswith("rle")
     assert not choose(COLUMNS["random"], rle_threshold="0.1").descriptions[0].startswith("rle")
 
@@ -193,16 +193,16 @@ def test_a_level_is_passed_on_and_stored() -> None:
     assert not default.chunks.values.encoding.general.compression.HasField("level")
 
 
-def test_chunks_of_a_size_can_be_asked_for() -> None:
+def test_chunks_of_a_size_can_be_requested() -> None:
     small = choose(COLUMNS["random"], minichunk_size="1024")
     assert int(small.chunks.values.parts[0].size.max()) == 1024
 
 
-def test_compression_that_gains_nothing_is_refused_though_asked_for() -> None:
+def test_compression_that_gains_nothing_is_rejected_though_requested() -> None:
     assert choose(COLUMNS["random"], compression="zstd", bss="off").descriptions[0] == "flat(64)"
 
 
-def test_dictionary_items_are_compressed_as_asked() -> None:
+def test_dictionary_items_are_compressed_as_requested() -> None:
     items = block_from_arrow(sentences(500))
     plain, zstd, lz4 = (
         encode_items(items, EncodingOptions.from_metadata("x", metadata)).data.nbytes
@@ -215,7 +215,7 @@ def test_dictionary_items_are_compressed_as_asked() -> None:
     assert zstd < lz4 < plain
 
 
-def test_a_dictionary_is_compressed_as_the_column_is_asked_to_be() -> None:
+def test_a_dictionary_has_the_compression_of_its_column() -> None:
     texts = [f"value number {place % 500}" for place in range(20_000)]
     block = block_from_arrow(pa.array(texts))
     for compression in ("lz4", "zstd"):

@@ -102,7 +102,7 @@ def column(rng, data_type, rows):
     st.sampled_from(VERSIONS),
     st.integers(0, 2**32),
 )
-def test_pages_are_what_each_column_would_get_alone(data_type, rows, count, version, seed):
+def test_pages_equal_those_of_separately_encoded_columns(data_type, rows, count, version, seed):
     rng = np.random.default_rng(seed)
     arrays = [column(rng, data_type, rows) for _ in range(count)]
     for array, page in zip(arrays, encoded(arrays, version), strict=True):
@@ -110,7 +110,7 @@ def test_pages_are_what_each_column_would_get_alone(data_type, rows, count, vers
         assert page == encoded([array], version)[0]
 
 
-def test_bits_of_another_column_are_not_written_behind_the_last_row(monkeypatch):
+def test_bits_of_another_column_are_not_written_after_the_last_row(monkeypatch):
     monkeypatch.setattr(kernels, "encode_small_pages", reference.encode_small_pages)
     flags, same = pa.array([True, False]), pa.array([True, True])
     beside, _ = encoded([flags, same], FileVersion.V2_2)
@@ -125,7 +125,7 @@ def test_bits_of_another_column_are_not_written_behind_the_last_row(monkeypatch)
     st.sampled_from((*VERSIONS, FileVersion.V2_3)),
     st.integers(0, 2**32),
 )
-def test_small_pages_are_what_the_general_way_makes_of_them(types, rows, version, seed):
+def test_small_pages_equal_those_of_the_general_encoder(types, rows, version, seed):
     """To the byte, and with the same report of what else they would have cost."""
     rng = np.random.default_rng(seed)
     arrays = [column(rng, data_type, rows) for data_type in types]
@@ -160,7 +160,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_each_page_of_a_batch_gets_what_is_cheapest_for_it(name):
+def test_each_page_of_a_batch_has_its_cheapest_encoding(name):
     values, encoding = WANTED[name]
     pages = encoded([pa.array(values)] * 20, FileVersion.V2_2)
     assert [page.choice.encoding for page in pages] == [encoding] * 20
@@ -172,7 +172,7 @@ def test_pages_of_a_batch_share_a_message():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_numbers_of_one_width_are_encoded_together_whatever_their_types(version):
+def test_numbers_of_equal_width_are_encoded_together(version):
     rng = np.random.default_rng(0)
     types = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.uint64(), pa.duration("ms"))
     arrays = [column(rng, data_type, 1000) for data_type in types * 4]

@@ -38,7 +38,7 @@ def test_a_wrong_document_is_shown_with_its_row_and_the_fault():
     assert caught.value.facts == {"row": 1, "text": "[1,x]"}
 
 
-def test_strings_that_are_not_utf8_are_refused():
+def test_strings_that_are_not_utf8_are_rejected():
     stored = bytes.fromhex("2000000010000001ff")
     with pytest.raises(CorruptDataError, match="UTF-8"):
         documents_from_storage(pa.array([stored], pa.large_binary()))

@@ -1,4 +1,4 @@
-"""What fields ask of the writer is read from their metadata, or refused with their name."""
+"""Encoding options in field metadata are parsed, or rejected with the field name."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def options(**metadata: str) -> EncodingOptions:
     return EncodingOptions.from_metadata("x", keys)
 
 
-def test_nothing_asked_leaves_all_to_the_writer() -> None:
+def test_without_options_the_writer_decides() -> None:
     assert EncodingOptions.from_metadata("x", None) == EncodingOptions()
     assert EncodingOptions.from_metadata("x", {"unit": "m", "other:blob": "1"}) == EncodingOptions()
 

@@ -1,4 +1,4 @@
-"""Spans are rows as ranges; every way of cutting them keeps each row once and in order."""
+"""Row ranges: every split preserves each row once and in order."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pages that are encoded alike are read as one run, with the results of reading them one by one."""
+"""Pages with equal encodings are read as one run, with the same results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lancelet.encodings.v2_1.open_page import open_pages, page_key
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb
 from lancelet.format.schema import Schema
-from tests.kit.field_file import DictMemo
+from tests.kit.field_file import DictHeaderCache
 
 PAGES = (2048, 2048, 3072, 20, 1)
 ROWS = sum(PAGES)
@@ -93,12 +93,16 @@ class Column:
         self.source = np.frombuffer(bytes(data), np.uint8)
 
     def reader(
-        self, *, joins: bool, memo: DictMemo | None = None, column: StoredColumn | None = None
+        self,
+        *,
+        joins: bool,
+        header_cache: DictHeaderCache | None = None,
+        column: StoredColumn | None = None,
     ) -> StructuralReader:
         node = nest(self.field, FileVersion.V2_2)
         kind = page_key if joins else None
         columns = [column or self.column]
-        return StructuralReader(node, columns, open_pages, memo=memo, page_key=kind)
+        return StructuralReader(node, columns, open_pages, header_cache=header_cache, page_key=kind)
 
     def read(self, reader, rows):
         return run(reader.read(rows), lambda r: ByteSlices(self.source, r.position, r.size))
@@ -113,7 +117,9 @@ ALIKE = ["numbers", "vectors", "words", "sentences", "lists", "lists of words"]
 @given(data=st.data())
 def test_runs_read_as_single_pages_do(name, data):
     column = COLUMNS[name]
-    run_reader = column.reader(joins=True, memo=data.draw(st.sampled_from([None, DictMemo()])))
+    run_reader = column.reader(
+        joins=True, header_cache=data.draw(st.sampled_from([None, DictHeaderCache()]))
+    )
     page_reader = column.reader(joins=False)
     for _ in range(3):
         start = data.draw(st.integers(0, ROWS - 1))
@@ -178,7 +184,7 @@ def test_an_item_of_another_page_is_no_item_of_this_one():
             nest(column.field, FileVersion.V2_2),
             [stored],
             open_pages,
-            memo=None,
+            header_cache=None,
             page_key=page_key,
         )
         with pytest.raises(CorruptDataError):

@@ -73,7 +73,7 @@ def test_rows_of_several_arrays_come_to_their_places(kind, values, chance):
     assert found.type == kind
 
 
-def test_bytes_that_32_bit_offsets_cannot_number_are_refused():
+def test_bytes_that_32_bit_offsets_cannot_number_are_rejected():
     large = pa.array([b"x" * (1 << 20)]).take(pa.array(np.zeros(1025, np.int64)))
     with pytest.raises(ArrayOverflowError):
         scatter_rows([large, large], np.arange(2050))

@@ -127,7 +127,7 @@ def test_a_dictionary_is_built_if_its_indices_are_narrower(
     assert any(name.startswith("dictionary") for name in names) == has_dictionary
 
 
-def test_strings_are_coded_by_one_table_however_often_they_are_tried(monkeypatch) -> None:
+def test_strings_use_one_symbol_table_for_all_trials(monkeypatch) -> None:
     block = block_from_arrow(
         pa.array([f"https://www.example.com/{n * 37 % 1009}" for n in range(3000)])
     )

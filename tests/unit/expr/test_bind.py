@@ -175,7 +175,7 @@ def test_columns_of_two_types_are_compared_by_value(left, right, expected):
 
 
 @pytest.mark.parametrize("other", [pa.string(), pa.bool_(), pa.date32(), pa.list_(pa.int8())])
-def test_columns_that_have_no_common_type_are_refused(other):
+def test_columns_that_have_no_common_type_are_rejected(other):
     with pytest.raises(ExpressionError, match="cannot be compared"):
         bind_filter(parse("x = y"), pa.schema([("x", pa.int32()), ("y", other)]))
 

@@ -275,7 +275,7 @@ def test_failed_computations_are_expression_errors(text, message):
     ["date_part('foo', ts)", "cast(l as int)", "cast(d as date)", "st > st",
      "interval '1 day' = interval '1 day'", "st | 1"],
 )  # fmt: skip
-def test_invalid_expressions_are_refused_before_any_read(text):
+def test_invalid_expressions_are_rejected_before_any_read(text):
     with pytest.raises(ExpressionError):
         compile_value(text, BATCH.schema)
 

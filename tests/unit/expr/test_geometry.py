@@ -173,7 +173,7 @@ def test_functions_of_constants(tmp_path, expression):
         ("st_nothing(a)", "unknown function"),
     ],
 )
-def test_non_geometry_input_is_refused(tmp_path, expression, message):
+def test_non_geometry_input_is_rejected(tmp_path, expression, message):
     dataset = lancelet.write_dataset(pa.table({"a": [1]}), tmp_path)
     with pytest.raises((ExpressionError, InvalidInputError), match=message):
         dataset.to_table(columns={"found": expression})

@@ -20,7 +20,7 @@ FILTERS += ["c IN (1.5, 7, 0)", "NOT (c IN (1.5, 1.1))", "c BETWEEN -3 AND 1.5",
 
 @pytest.mark.parametrize("writer", [lancelet, reference])
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
-def test_indices_of_half_floats_find_what_a_scan_finds(tmp_path, kind, writer):
+def test_indices_of_half_floats_match_a_scan(tmp_path, kind, writer):
     path = str(tmp_path)
     values = [None if each is None else np.float16(each) for each in VALUES * 30]
     table = pa.table({"id": range(len(values)), "c": pa.array(values, pa.float16())})

@@ -82,7 +82,7 @@ def test_a_chain_of_texts_is_written_as_it_was_read(text):
 
 
 @pytest.mark.parametrize("sign", ["+", "-", "*", "|"])
-def test_a_chain_that_is_too_deep_is_said_to_be(sign):
+def test_a_chain_that_is_too_deep_is_reported(sign):
     with pytest.raises(ExpressionError, match="nested too deeply"):
         compile_filter(f"{f' {sign} '.join(['x'] * 5000)} = 1", SCHEMA)
     assert compile_filter(f"{f' {sign} '.join(['x'] * 50)} = 1", SCHEMA)

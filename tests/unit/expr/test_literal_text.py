@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lancelet.expr.literal_text import exact_numbers, scalar_of
+from lancelet.expr.literal_text import scalar_of, to_narrowest_array
 
 CONSTANTS = [
     *((7, each) for each in (None, pa.int8(), pa.uint16(), pa.int64(), pa.uint64())),
@@ -40,7 +40,7 @@ def test_constants_are_those_of_arrow(value, data_type):
         ("x", pa.int64()),
     ],
 )
-def test_values_refused_by_arrow_are_refused(value, data_type):
+def test_values_rejected_by_arrow_are_rejected(value, data_type):
     with pytest.raises((pa.ArrowException, OverflowError, ValueError)) as expected:
         pa.scalar(value, data_type)
     with pytest.raises(type(expected.value)):
@@ -49,4 +49,4 @@ def test_values_refused_by_arrow_are_refused(value, data_type):
 
 @pytest.mark.parametrize("values", [[], [1, -(2**63)], [1, None], [1, Decimal("2.5")], [2**63]])
 def test_numbers_of_a_list_are_exact(values):
-    assert exact_numbers(values).to_pylist() == values
+    assert to_narrowest_array(values).to_pylist() == values

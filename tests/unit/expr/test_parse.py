@@ -219,7 +219,7 @@ def test_keywords_that_nothing_follows_name_columns(word: str, text: str):
     assert parse(text.format(word)) == parse(text.format(f"`{word}`"))
 
 
-def test_keywords_keep_their_meaning_before_what_they_introduce():
+def test_keywords_are_recognized_before_their_operands():
     assert parse("date < date '2020-06-01'") == parse("`date` < DATE '2020-06-01'")
     assert parse("decimal = decimal(5, 3) '12.000'").right.data_type == pa.decimal128(5, 3)
     assert parse("case when a then b end") != parse("`case`")

@@ -62,7 +62,7 @@ def test_filters_may_take_null_for_false(text, simple):
     assert str(simplify_filter(bound(text))) == simple
 
 
-def test_conjuncts_say_what_they_read_and_those_that_can_fail_come_last():
+def test_conjuncts_list_their_columns_and_fallible_ones_come_last():
     parts = split_conjuncts(simplify_filter(bound("a / b > 1 and s = f::string and c and a > 1")))
     assert [str(part.expression) for part in parts] == [
         "c",

@@ -79,7 +79,7 @@ def test_a_session_hands_verification_on(path):
 @pytest.mark.parametrize(
     "indices", [[0.5], [1.0], ["1"], [None], [[1, 2]], 3, [1 << 63], [1 << 64], [0, 1 << 63], [-1]]
 )
-def test_rows_that_are_not_numbers_of_rows_are_refused(path, indices):
+def test_rows_that_are_not_numbers_of_rows_are_rejected(path, indices):
     with pytest.raises(InvalidInputError):
         LanceFileReader(path).take_rows(indices)
 
@@ -94,13 +94,13 @@ def test_rows_may_be_given_in_any_sequence(path, indices):
 @pytest.mark.parametrize(
     "option", [{"max_page_bytes": 0}, {"max_page_bytes": -1}, {"data_cache_bytes": -1}]
 )
-def test_impossible_limits_are_refused(tmp_path, option):
+def test_impossible_limits_are_rejected(tmp_path, option):
     with pytest.raises(InvalidInputError, match="an integer is"):
         LanceFileWriter(tmp_path / "f.lance", pa.schema([("x", pa.int8())]), **option)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_verification_is_refused(path):
+def test_an_unknown_verification_is_rejected(path):
     with pytest.raises(InvalidInputError, match="'sample'"):
         LanceFileReader(path, verify="some")
 
@@ -120,7 +120,7 @@ def test_the_report_lists_chosen_and_rejected_encodings(tmp_path):
         assert choice.refused["flat(64)"]
 
 
-def test_a_batch_of_no_rows_says_nothing(tmp_path):
+def test_an_empty_batch_is_not_written(tmp_path):
     path = str(tmp_path / "f.lance")
     with LanceFileWriter(path, pa.schema({"a": pa.int64()})) as writer:
         writer.write_batch(pa.table({"a": []}))
@@ -199,7 +199,7 @@ def test_a_wrong_argument_does_not_cost_the_file(tmp_path):
     assert LanceFileReader(path).num_rows() == 1
 
 
-def test_a_batch_has_a_row_at_least_however_it_is_read(tmp_path):
+def test_a_batch_has_at_least_one_row(tmp_path):
     path = str(tmp_path / "a.lance")
     with LanceFileWriter(path) as writer:
         writer.write_batch(pa.table({"a": [1]}))
@@ -208,7 +208,7 @@ def test_a_batch_has_a_row_at_least_however_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-def test_lists_of_no_bytes_that_are_not_null_are_refused(tmp_path, version):
+def test_lists_of_no_bytes_that_are_not_null_are_rejected(tmp_path, version):
     table = pa.table({"x": pa.array([[b"", None]], pa.list_(pa.binary(0), 2))})
     with (
         pytest.raises(UnsupportedError, match="zero-length"),

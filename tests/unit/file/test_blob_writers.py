@@ -31,7 +31,7 @@ def test_descriptors_locate_the_written_bytes(tmp_path_factory, payloads, kind, 
     assert found == payloads[start:]
 
 
-def test_arrays_that_lie_are_refused_before_anything_is_written(tmp_path):
+def test_inconsistent_arrays_are_rejected_before_any_write(tmp_path):
     offsets = pa.array([0, 2, 1, 2], pa.int32()).buffers()[1]
     bad = pa.Array.from_buffers(pa.binary(), 3, [None, offsets, pa.py_buffer(b"ab")])
     writer = packed(tmp_path)
@@ -72,7 +72,7 @@ def test_columns_are_built_of_all_kinds(tmp_path):
         (lambda b: b.extend_packed(1, [-1], [1]), "negative"),
     ],
 )
-def test_places_that_cannot_be_are_refused(change, message):
+def test_impossible_positions_are_rejected(change, message):
     with pytest.raises(InvalidInputError, match=message):
         change(BlobDescriptorArrayBuilder("b"))
 

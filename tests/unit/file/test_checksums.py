@@ -75,7 +75,7 @@ def test_a_buffer_of_checksums_reads_back(blocks, seed):
 
 
 @given(st.data())
-def test_no_flipped_bit_in_the_buffer_goes_unseen(data):
+def test_every_flipped_bit_in_the_buffer_is_detected(data):
     checksums = Checksums(BLOCK, 64, 3 * BLOCK, np.arange(3, dtype=np.uint32))
     buffer = bytearray(checksums.to_bytes())
     bit = data.draw(st.integers(0, 8 * len(buffer) - 1))
@@ -85,7 +85,7 @@ def test_no_flipped_bit_in_the_buffer_goes_unseen(data):
         Checksums.parse(array, position=64, file_bytes=3 * BLOCK)
 
 
-def test_a_buffer_of_somebody_else_is_left_alone():
+def test_a_buffer_of_another_writer_is_ignored():
     size = checksum_size(3 * BLOCK, BLOCK)
     assert Checksums.parse(np.zeros(size, np.uint8), position=64, file_bytes=3 * BLOCK) is None
 
@@ -136,7 +136,7 @@ def test_blocks_are_verified_once_for_all_readers_of_a_known_file(
 
 
 @pytest.mark.parametrize("size", [0, 8, 63])
-def test_a_buffer_that_is_too_short_is_somebody_elses(size):
+def test_a_buffer_that_is_too_short_is_ignored(size):
     data = np.frombuffer(b"LLETCRC1".ljust(size, b"\0")[:size], np.uint8)
     assert Checksums.parse(data, position=0, file_bytes=10) is None
 

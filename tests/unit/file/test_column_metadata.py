@@ -77,7 +77,7 @@ def test_columns_read_back_without_a_request(written):
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_decode_or_are_refused(data):
+def test_random_bytes_decode_or_are_rejected(data):
     try:
         column = decode(
             data, lambda ranges: ByteSlices(np.zeros(0, np.uint8), ranges.position, ranges.size)
@@ -89,19 +89,19 @@ def test_random_bytes_decode_or_are_refused(data):
 
 
 @pytest.mark.parametrize(("position", "size"), [(FILE_BYTES, 1), (0, FILE_BYTES + 1), (1 << 63, 8)])
-def test_a_buffer_outside_of_the_file_is_refused(position, size):
+def test_a_buffer_outside_of_the_file_is_rejected(position, size):
     with pytest.raises(CorruptDataError, match="outside") as caught:
         decode(encoded(([position], [size], 1)))
     assert caught.value.facts["column"] == 3
     assert caught.value.facts["position"] == position
 
 
-def test_more_positions_than_sizes_are_refused():
+def test_more_positions_than_sizes_are_rejected():
     with pytest.raises(CorruptDataError, match="buffer positions"):
         decode(encoded(([0, 0], [1], 1)))
 
 
-def test_absurd_row_counts_are_refused():
+def test_absurd_row_counts_are_rejected():
     page = ([], [], (1 << 64) - 1)
     with pytest.raises(CorruptDataError, match="too many rows"):
         decode(encoded(page, page))
@@ -131,7 +131,7 @@ def test_encodings_stored_elsewhere_are_read_in_one_round():
     assert [page.encoding for page in column.pages] == [b"here", b"abc"]
 
 
-def test_an_encoding_elsewhere_but_outside_is_refused():
+def test_an_encoding_elsewhere_but_outside_is_rejected():
     elsewhere = file2_pb.Encoding(
         indirect=file2_pb.DeferredEncoding(buffer_location=1 << 63, buffer_length=3)
     )

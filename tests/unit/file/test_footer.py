@@ -47,7 +47,7 @@ def test_a_footer_reads_back(footer):
 
 
 @given(footers(), st.integers(1, 1 << 20))
-def test_a_footer_of_another_file_size_is_refused(footer, change):
+def test_a_footer_of_another_file_size_is_rejected(footer, change):
     for size in (file_bytes_of(footer) + change, file_bytes_of(footer) - change):
         with pytest.raises(CorruptDataError, match="truncated") as caught:
             parse_footer(footer.to_bytes(), file_bytes=size)
@@ -69,12 +69,12 @@ def test_no_flipped_bit_gives_another_footer_that_passes(footer, bit):
 
 
 @pytest.mark.parametrize("size", [0, 1, 7])
-def test_a_file_shorter_than_a_version_is_refused(size):
+def test_a_file_shorter_than_a_version_is_rejected(size):
     with pytest.raises(CorruptDataError, match="too short"):
         parse_version(np.zeros(size, np.uint8), file_bytes=size)
 
 
-def test_other_magic_is_refused_with_what_was_found():
+def test_another_magic_number_is_rejected_with_its_value():
     with pytest.raises(CorruptDataError, match="magic") as caught:
         parse_footer(bytes(36) + b"PAR1", file_bytes=40)
     assert caught.value.facts["found"] == b"PAR1"
@@ -107,7 +107,7 @@ def test_a_table_reads_back(pairs):
 @pytest.mark.parametrize(
     "row", [(11, 0), (0, 11), (10, 1), (1 << 63, 0), ((1 << 64) - 1, 2), (0, (1 << 64) - 1)]
 )
-def test_a_row_outside_of_the_file_is_refused(row):
+def test_a_row_outside_of_the_file_is_rejected(row):
     data = np.array([0, 10, *row], np.uint64).view(np.uint8)
     with pytest.raises(CorruptDataError) as caught:
         parse_table(data, limit=10, content="thing")

@@ -275,7 +275,7 @@ def test_columns_that_the_kernel_does_not_know_come_in_their_place(local, write)
         assert rows_of(reader, [9, 2]).equals(table.take([9, 2]))
 
 
-def test_rows_outside_of_the_file_are_refused_as_ever(local, write):
+def test_rows_outside_of_the_file_are_rejected_as_ever(local, write):
     write(local, pa.table({"x": np.arange(ROWS)}))
     reader, general = open_data_file(local, "f.lance"), open_general(local)
     for row in (ROWS, -1, 2**62):

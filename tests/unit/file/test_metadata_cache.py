@@ -1,4 +1,4 @@
-"""What is kept of files between openings: never of another file, never of other bytes.
+"""Cached file metadata never belongs to another file or other bytes.
 
 Files are given times in the past, since one that changed just now has no identity yet.
 """
@@ -140,7 +140,7 @@ def test_cached_files_do_not_reference_their_maps(tmp_path: Path, version: str) 
     assert str(path) not in Path("/proc/self/maps").read_text()
 
 
-def test_a_file_with_a_damaged_tail_is_refused_however_often_it_is_opened(tmp_path: Path) -> None:
+def test_a_file_with_a_damaged_tail_is_rejected_at_every_open(tmp_path: Path) -> None:
     """What is parsed before its checksum is compared must not be kept."""
     path = tmp_path / "a.lance"
     with LanceFileWriter(path, pa.schema([("x", pa.int64())])) as writer:

@@ -1,4 +1,4 @@
-"""Values that waited for their page: one array, copied only if they lie apart."""
+"""Values buffered for a page: one array, copied only if the buffers are separate."""
 
 import pyarrow as pa
 import pytest

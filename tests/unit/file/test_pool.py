@@ -141,7 +141,7 @@ else:
 
 
 @pytest.mark.parametrize("when", ["thread", "atexit"])
-def test_work_goes_on_after_the_main_thread_has_ended(when):
+def test_work_continues_after_the_main_thread_has_ended(when):
     command = [sys.executable, "-c", LATE, when]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.stdout == "done\n", found.stderr

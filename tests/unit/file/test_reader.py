@@ -101,7 +101,7 @@ def test_batches_hold_all_rows_in_order(file, batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [3, None])
-def test_batches_of_rows_by_index_keep_the_order_that_was_asked_for(file, batch_size):
+def test_batches_of_rows_by_index_keep_the_order_requested(file, batch_size):
     store, table = file
     reader = open_data_file(store, "f.lance")
     indices = np.array([7, 3, 7, 49_999, 0, 3, 1])
@@ -133,7 +133,7 @@ def test_nested_leaves_are_read_alone(file):
         RowIndices(np.array([3, -1])),
     ],
 )
-def test_rows_outside_of_the_file_are_refused(file, rows):
+def test_rows_outside_of_the_file_are_rejected(file, rows):
     store, _ = file
     reader = open_data_file(store, "f.lance")
     for read in (reader.read, reader.encoded_bytes):
@@ -144,7 +144,7 @@ def test_rows_outside_of_the_file_are_refused(file, rows):
         list(reader.iter_batches(reader.schema.fields, rows))
 
 
-def test_reading_no_field_or_an_unknown_one_is_refused(file):
+def test_reading_no_field_or_an_unknown_one_is_rejected(file):
     store, _ = file
     reader = open_data_file(store, "f.lance")
     with pytest.raises(InvalidInputError, match="at least one field"):
@@ -236,7 +236,7 @@ def test_opening_a_wide_file_reads_the_metadata_of_selected_columns_only(remote,
     assert reader.read([stored.fields[1700]], RowRange(0, 1))[0].to_pylist() == [1700]
 
 
-def test_the_table_says_which_columns_hold_its_fields(store, write):
+def test_the_table_maps_fields_to_columns(store, write):
     write(store, pa.table({"a": pa.array([1, 2]), "b": pa.array(["x", "y"])}))
     renamed = Schema.from_arrow(pa.schema([("new", pa.string())]), first_id=40)
     reader = open_data_file(store, "f.lance", stored=StoredFields(renamed, {40: 1}))
@@ -247,7 +247,7 @@ def test_the_table_says_which_columns_hold_its_fields(store, write):
         wrong.read(renamed.fields, RowRange(0, 2))
 
 
-def test_a_file_that_is_missing_says_so(store):
+def test_a_missing_file_is_reported(store):
     with pytest.raises(ObjectNotFoundError):
         open_data_file(store, "none.lance")
 
@@ -256,7 +256,7 @@ def test_a_file_that_is_missing_says_so(store):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_cut_files_are_refused(store, write, version):
+def test_cut_files_are_rejected(store, write, version):
     write(store, nested_table(100), version=version)
     data = store.read("f.lance")
     for kept in (0, 1, 7, 39, 40, 100, len(data) // 2, len(data) - 1):
@@ -268,7 +268,7 @@ def test_cut_files_are_refused(store, write, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_damaged_metadata_are_refused_or_harmless(store, write, version):
+def test_damaged_metadata_are_rejected_or_harmless(store, write, version):
     """Without checksums a flipped bit may give wrong values, but never anything but our errors."""
     table = nested_table(500)
     write(store, table, version=version, checksums=False)

@@ -89,7 +89,7 @@ def test_decoded_bytes_follow_the_type_or_else_the_encoded_bytes(data_type, expe
     assert decoded_row_bytes(data_type, 10.0) == expected
 
 
-def test_splits_are_made_as_they_are_asked_for():
+def test_splits_are_made_as_requested():
     # 216 bytes of a constant page may claim as many rows.
     tracemalloc.start()
     for batch_size in (None, 100):

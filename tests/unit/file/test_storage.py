@@ -59,7 +59,7 @@ def test_stored_values_are_read_back(data_type, spread, seed, start):
         lambda inner: pa.list_(pa.struct([("a", pa.list_(inner))])),
     ],
 )
-def test_json_is_converted_wherever_it_is(wrap):
+def test_json_is_converted_at_any_depth(wrap):
     data_type = wrap(pa.json_(pa.string()))
     field = field_of(data_type)
     assert has_json(field)
@@ -87,7 +87,7 @@ def test_json_is_converted_wherever_it_is(wrap):
         (pa.string(), pa.json_(pa.string())),
     ],
 )
-def test_values_of_another_meaning_are_refused(given_type, wanted):
+def test_values_of_another_meaning_are_rejected(given_type, wanted):
     with pytest.raises(SchemaMismatchError, match="do not have the type") as caught:
         to_storage(pa.nulls(2, given_type), field_of(wanted))
     assert caught.value.facts["field"] == "x"
@@ -122,7 +122,7 @@ def strict(name, data_type):
         ),
     ],
 )
-def test_nulls_are_refused_where_the_schema_forbids_them(data_type, good, bad):
+def test_nulls_are_rejected_where_the_schema_forbids_them(data_type, good, bad):
     field = field_of(data_type)
     check_nulls(pa.array(good, data_type), field)
     check_nulls(pa.array([*bad, *good], data_type)[len(bad) :], field)

@@ -1,4 +1,4 @@
-"""What readers share is looked at by many threads at once, and none meets it half made."""
+"""State shared by readers is safe for concurrent threads."""
 
 import sys
 import threading

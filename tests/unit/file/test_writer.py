@@ -84,7 +84,7 @@ def write_all(writer, table):
     ],
     ids=str,
 )
-def test_types_that_the_format_lacks_are_refused_by_name(version, data_type):
+def test_types_that_the_format_lacks_are_rejected_by_name(version, data_type):
     store = RecordingStore("refused")
     with pytest.raises(UnsupportedError) as caught:
         start(store, pa.table({"x": pa.nulls(0, data_type)}), version=version)
@@ -103,7 +103,7 @@ def test_types_that_the_format_lacks_are_refused_by_name(version, data_type):
     ],
     ids=str,
 )
-def test_values_that_could_not_be_read_again_are_refused_by_name(version, data_type):
+def test_values_that_could_not_be_read_again_are_rejected_by_name(version, data_type):
     store = RecordingStore("refused")
     column = pa.nulls(0, pa.struct([("a", pa.int8()), ("x", data_type)]))
     with pytest.raises(UnsupportedError, match="store") as caught:
@@ -113,7 +113,7 @@ def test_values_that_could_not_be_read_again_are_refused_by_name(version, data_t
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v is not FileVersion.V2_2])
-def test_binary_of_no_bytes_is_refused_unless_it_is_null(version):
+def test_binary_of_no_bytes_is_rejected_unless_it_is_null(version):
     store = MemoryStore("refused")
     table = pa.table({"x": pa.array([None, b""], pa.binary(0))})
     writer = start(store, table, version=version)
@@ -134,14 +134,14 @@ def test_binary_of_no_bytes_is_refused_unless_it_is_null(version):
         (FileVersion.V2_0, pa.struct([("m", pa.list_(pa.map_(pa.string(), pa.int8())))])),
     ],
 )
-def test_types_that_come_later_say_which_version_has_them(version, data_type):
+def test_unsupported_types_report_the_required_version(version, data_type):
     store = RecordingStore("refused")
     with pytest.raises(UnsupportedError, match=r"2\.2"):
         start(store, pa.schema([("x", data_type)]).empty_table(), version=version)
     assert store.started == 0
 
 
-def test_null_structs_are_refused_by_2_0_and_leave_nothing(store):
+def test_null_structs_are_rejected_by_2_0_and_leave_nothing(store):
     table = pa.table({"x": pa.array([{"a": 1}, None])})
     writer = start(store, table, version=FileVersion.V2_0)
     writer.write(table)
@@ -151,7 +151,7 @@ def test_null_structs_are_refused_by_2_0_and_leave_nothing(store):
     assert list(store.list()) == []
 
 
-def test_wrong_batches_are_refused_before_any_column_takes_them(store):
+def test_wrong_batches_are_rejected_before_any_column_takes_them(store):
     table = random_table(10)
     writer = start(store, table)
     for wrong in (table.drop_columns(["l"]), table.set_column(2, "l", pa.array(["x"] * 10))):
@@ -161,7 +161,7 @@ def test_wrong_batches_are_refused_before_any_column_takes_them(store):
     assert writer.finish().num_rows == 10
 
 
-def test_dictionaries_that_outgrow_their_keys_are_refused(store):
+def test_dictionaries_that_outgrow_their_keys_are_rejected(store):
     kind = pa.dictionary(pa.int8(), pa.string())
     batches = [pa.array([f"{start + i}" for i in range(100)]).cast(kind) for start in (0, 100)]
     writer = start(store, pa.table({"d": batches[0]}))
@@ -301,7 +301,7 @@ def test_global_buffers_and_metadata_read_back(store, version):
             reader.global_buffer(index)
 
 
-def test_the_report_says_what_was_chosen_for_every_page(store):
+def test_the_report_shows_what_was_chosen_for_every_page(store):
     table = random_table(1000)
     writer = start(store, table)
     writer.write(table)
@@ -402,7 +402,7 @@ def test_blobs_of_old_versions_read_back_whole(store, version):
     ],
     ids=str,
 )
-def test_structs_that_cannot_be_packed_are_refused_by_name(version, data_type):
+def test_structs_that_cannot_be_packed_are_rejected_by_name(version, data_type):
     store = RecordingStore("refused")
     struct = pa.struct([("a", pa.int8()), ("b", data_type)])
     field = pa.field("x", struct, metadata={"lance-encoding:packed": "true"})
@@ -418,7 +418,7 @@ def test_structs_that_cannot_be_packed_are_refused_by_name(version, data_type):
     [pa.int8(), pa.null(), pa.string(), pa.list_(pa.int8()), pa.struct([("a", pa.int8())])],
     ids=str,
 )
-def test_blobs_of_other_types_are_refused_by_name(version, data_type, word):
+def test_blobs_of_other_types_are_rejected_by_name(version, data_type, word):
     store = RecordingStore("refused")
     field = pa.field("x", data_type, metadata={"lance-encoding:blob": word})
     with pytest.raises(UnsupportedError, match="blobs") as caught:
@@ -429,7 +429,7 @@ def test_blobs_of_other_types_are_refused_by_name(version, data_type, word):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_unknown_encoding_options_of_a_field_are_refused(version, is_nested):
+def test_unknown_encoding_options_of_a_field_are_rejected(version, is_nested):
     store = RecordingStore("refused")
     field = pa.field("x", pa.int32(), metadata={"lance-encoding:compression": "brotli"})
     if is_nested:
@@ -440,7 +440,7 @@ def test_unknown_encoding_options_of_a_field_are_refused(version, is_nested):
     assert store.started == 0
 
 
-def test_zstd_that_is_asked_for_takes_fewer_bytes_than_our_own_choice(tmp_path):
+def test_requested_zstd_takes_fewer_bytes_than_the_default(tmp_path):
     words = pa.array([f"compress_me_please-{number}" for number in range(10_240)])
     sizes = []
     for metadata in ({"lance-encoding:compression": "zstd"}, None):

@@ -83,7 +83,7 @@ def check_zone(zone, bounds, place, data_type):
     cuts=st.lists(st.integers(0, 250), max_size=5),
     zone_rows=st.sampled_from([1, 7, 100]),
 )
-def test_bounds_hold_wherever_a_column_is_cut(data_type, spread, seed, cuts, zone_rows):
+def test_bounds_are_valid_for_any_split_of_a_column(data_type, spread, seed, cuts, zone_rows):
     array = random_array(np.random.default_rng(seed), data_type, 250, spread)
     assert list(zoned_fields(field_of(data_type))) == [()]
     places = sorted({0, 250, *cuts})
@@ -309,7 +309,7 @@ def test_statistics_can_be_turned_off():
     assert reader.zone_statistics(reader.schema.fields[0]) is None
 
 
-def test_a_buffer_of_somebody_else_is_no_statistics():
+def test_a_buffer_of_another_writer_is_not_read_as_statistics():
     store = MemoryStore("zones")
     table = pa.table({"x": pa.array([1, 2])})
     writer = create_data_file(store, "f.lance", Schema.from_arrow(table.schema), WriterOptions())

@@ -85,7 +85,7 @@ def test_slices_and_selections_are_those_of_a_list(items, data):
 
 
 @given(LISTS, st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=4))
-def test_fragments_are_split_from_whatever_lies_between(items, others):
+def test_fragments_are_separated_from_other_fields(items, others):
     """Interleave entries with other fields, and heads that are longer than they need to be."""
     pieces = [b"\x12" + _long_varint(len(body)) + body for body in (f.render() for f in items)]
     for place, version in others:
@@ -126,7 +126,7 @@ def test_an_id_that_is_not_there_is_an_error(fragment_id):
         {"deletion_file": {"num_deleted_rows": 1 << 60}},
     ],
 )
-def test_unsound_numbers_are_corrupt(proto):
+def test_invalid_numbers_are_corrupt(proto):
     message = table_pb.Manifest(fragments=[proto]).SerializeToString()
     with pytest.raises(CorruptDataError):
         split_entries(np.frombuffer(message, np.uint8))[0].fragments()
@@ -140,7 +140,7 @@ def test_unsound_numbers_are_corrupt(proto):
         {"id": 1 << 32},
     ],
 )
-def test_an_unsound_fragment_is_corrupt(proto):
+def test_an_invalid_fragment_is_corrupt(proto):
     with pytest.raises(CorruptDataError):
         Fragment.parse(table_pb.DataFragment(**proto).SerializeToString())
 

@@ -61,7 +61,7 @@ def test_a_filter_is_made_of_blocks(num_bits):
 
 
 @pytest.mark.parametrize(("bitmap", "num_bits"), [(bytes(64), 256), (bytes(8), 64), (b"", 256)])
-def test_a_filter_that_is_not_as_long_as_it_says_is_corrupt(bitmap, num_bits):
+def test_a_filter_of_the_wrong_length_is_corrupt(bitmap, num_bits):
     proto = transaction_pb.Transaction.KeyFilter()
     proto.bloom.bitmap, proto.bloom.num_bits = bitmap, num_bits
     with pytest.raises(CorruptDataError):

@@ -113,7 +113,7 @@ def test_the_file_gives_all_sections_back(manifest, indices, transaction, dictio
 
 
 @given(manifests(), SECTIONS, transactions(), st.data())
-def test_a_damaged_file_is_read_or_refused_with_an_error_of_ours(
+def test_a_damaged_file_is_read_or_rejected_with_an_error_of_ours(
     manifest, indices, transaction, data
 ):
     damaged = bytearray(render_manifest_file(manifest, indices, transaction))
@@ -201,12 +201,12 @@ def test_the_file_version_is_stated_or_shown(proto, version):
         {"fields": [{"id": 1, "parent_id": 0}]},
     ],
 )
-def test_an_unsound_manifest_is_corrupt(proto):
+def test_an_invalid_manifest_is_corrupt(proto):
     with pytest.raises(CorruptDataError):
         parse_manifest(whole(table_pb.Manifest(**proto).SerializeToString()))
 
 
-def test_a_section_behind_the_manifest_is_corrupt():
+def test_a_section_after_the_manifest_is_corrupt():
     data = render_manifest_file(EMPTY, IndexSection(), None)
     head, _ = render_manifest(EMPTY, SectionPositions(index=len(data)))
     lying = len(head).to_bytes(4, "little") + head + bytes(8) + data[-8:]

@@ -25,7 +25,7 @@ UINT64 = st.integers(0, 2**64 - 1)
 
 
 @given(UINT64, st.sampled_from(ManifestNaming))
-def test_a_manifest_name_says_its_version(version, naming):
+def test_a_manifest_name_has_its_version(version, naming):
     name = paths.manifest_name(version, naming)
     found = paths.parse_manifest_name(name)
     assert found.version == version
@@ -73,7 +73,7 @@ def test_a_hint_names_a_version(version):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"garbage", b'{"version":-1}', b'{"version":"3"}'])
-def test_an_unsound_hint_is_no_hint(data):
+def test_an_invalid_hint_is_ignored(data):
     assert paths.parse_version_hint(data) is None
 
 
@@ -124,7 +124,7 @@ def test_a_commit_sets_known_fields_and_preserves_unknown_ones(reader, writer, c
 
 
 @pytest.mark.parametrize("bit", range(64))
-def test_tables_with_unknown_feature_flags_are_refused(bit):
+def test_tables_with_unknown_feature_flags_are_rejected(bit):
     flag = 1 << bit
     understood = bool(flag & int(SUPPORTED))
     readable, writable = (accepts(check, flag, flag) for check in (check_readable, check_writable))
@@ -149,7 +149,7 @@ def accepts(check, reader: int, writer: int) -> bool:
     return True
 
 
-def test_a_refused_flag_is_named():
+def test_a_rejected_flag_is_named():
     with pytest.raises(UnsupportedError, match="FRAGMENT_TREE"):
         check_readable(4096, 4096)
     assert feature_names(0) == []

@@ -79,6 +79,6 @@ def test_arbitrary_bytes_are_a_treemap_or_corrupt(data):
         "3b300000 01 00000500 0200 0000 0200 0200 0200",
     ],
 )
-def test_an_unsound_bitmap_is_corrupt(data):
+def test_an_invalid_bitmap_is_corrupt(data):
     with pytest.raises(CorruptDataError):
         parse_bitmap(bytes.fromhex(data))

@@ -72,7 +72,7 @@ def test_a_path_gives_its_names_back(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("path", ["`a", "`a`b", "a.`"])
-def test_an_unsound_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_rejected(path: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_path(path)
 
@@ -86,7 +86,7 @@ def test_projecting_parts_of_a_struct_joins_them() -> None:
     assert [node.id for node in schema.project_ids({2, 4}).walk()] == [0, 2, 4, 5, 6, 7]
 
 
-def test_a_missing_name_is_an_error_that_says_which() -> None:
+def test_a_missing_name_is_an_error_with_the_name() -> None:
     schema = Schema.from_arrow(pa.schema([("s", pa.struct([("x", pa.int8())]))]))
     with pytest.raises(FieldNotFoundError) as caught:
         schema.field_by_path("s.q")
@@ -170,7 +170,7 @@ def test_any_tree_is_a_schema_or_an_error(protos):
 @pytest.mark.parametrize(
     "ids", [[(0, -1), (0, -1)], [(1, 2), (2, -1)], [(1, 1)], [(-1, -1)], [(3, 7)]]
 )
-def test_an_unsound_tree_is_corrupt(ids: list[tuple[int, int]]) -> None:
+def test_an_invalid_tree_is_corrupt(ids: list[tuple[int, int]]) -> None:
     protos = [file_pb.Field(id=own, parent_id=parent, logical_type="int8") for own, parent in ids]
     with pytest.raises(CorruptDataError):
         Schema.from_protos(protos)
@@ -208,7 +208,7 @@ def test_any_logical_type_is_an_arrow_type_or_an_error(text: str) -> None:
         "dict:string",
     ],
 )
-def test_an_unsound_logical_type_is_corrupt(text: str) -> None:
+def test_an_invalid_logical_type_is_corrupt(text: str) -> None:
     with pytest.raises(CorruptDataError):
         storage_type_of(text)
 
@@ -252,7 +252,7 @@ def test_keys_of_metadata_must_be_text(metadata: dict[bytes, bytes]) -> None:
 
 
 @pytest.mark.parametrize("wrap", [pa.list_, lambda inner: pa.struct([("s", inner)])])
-def test_columns_that_nest_deeper_than_readers_go_are_refused(wrap):
+def test_columns_that_nest_deeper_than_readers_go_are_rejected(wrap):
     data_type = pa.int8()
     for _ in range(100):
         data_type = wrap(data_type)
@@ -286,7 +286,7 @@ def test_map_entries_preserve_their_names_and_metadata() -> None:
     assert entries.children[1].metadata == {"unit": "g"}
 
 
-def test_columns_that_nest_deeper_than_arrow_stores_are_refused_by_us() -> None:
+def test_columns_that_nest_deeper_than_arrow_stores_are_rejected_by_us() -> None:
     data_type = pa.int8()
     for _ in range(130):
         data_type = pa.list_(data_type)

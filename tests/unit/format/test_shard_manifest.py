@@ -1,4 +1,4 @@
-"""The state of a shard is kept whole by those who do not know all of it."""
+"""Shard manifests preserve unknown fields."""
 
 import uuid
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_only_shards_that_are_known_to_be_active_are(status, is_active):
     assert ShardManifest.parse(found.render()).status == status
 
 
-def test_tables_outside_of_the_shard_are_refused():
+def test_tables_outside_of_the_shard_are_rejected():
     for path in ("../x", "", ".."):
         wrong = ShardManifest(uuid.UUID(int=7), sstables=(SsTable(1, path),))
         with pytest.raises(CorruptDataError, match="outside"):
@@ -57,7 +57,7 @@ def test_tables_outside_of_the_shard_are_refused():
     assert ShardManifest.parse(with_trailer(stored())).version == 3
 
 
-def test_states_that_leave_no_room_for_the_next_one_are_refused():
+def test_states_that_leave_no_room_for_the_next_one_are_rejected():
     for field in ("version", "writer_epoch", "current_generation", "last_seen", "replay_after"):
         wrong = replace(ShardManifest(uuid.UUID(int=7)), **{field: 1 << 63})
         with pytest.raises(CorruptDataError, match="exceeds the supported range"):

@@ -1,4 +1,4 @@
-"""A seal tells whether bytes are those that were written, and nobody else minds it."""
+"""A checksum trailer detects changed bytes and is ignored by other readers."""
 
 import numpy as np
 import pytest

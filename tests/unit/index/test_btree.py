@@ -61,7 +61,7 @@ INTEGERS = st.lists(st.none() | st.integers(-5, 5), max_size=40)
     st.booleans(),
     st.booleans(),
 )
-def test_an_interval_finds_what_comparing_finds(items, page_rows, low, high, with_low, with_high):
+def test_range_queries_match_comparisons(items, page_rows, low, high, with_low, with_high):
     items = sorted(items, key=lambda item: (item is not None, item))
     values = pa.array(items, pa.int32())
     index = small_pages(values, page_rows)
@@ -79,7 +79,7 @@ def test_an_interval_finds_what_comparing_finds(items, page_rows, low, high, wit
 
 
 @given(INTEGERS, st.integers(1, 7), st.lists(st.integers(-6, 6), max_size=12, unique=True))
-def test_one_of_finds_what_membership_finds(items, page_rows, wanted):
+def test_is_in_queries_match_membership(items, page_rows, wanted):
     items = sorted(items, key=lambda item: (item is not None, item))
     index = small_pages(pa.array(items, pa.int32()), page_rows)
     query = OneOf(pa.array(wanted, pa.int32()))
@@ -124,7 +124,7 @@ def test_floats_are_one_zero_and_one_nan_that_is_greatest(data_type, bound):
     st.lists(st.text(alphabet="aé\ud7ff\ue000\U0010ffff", max_size=4), max_size=30),
     st.text(alphabet="aé\ud7ff\U0010ffff", min_size=1, max_size=2),
 )
-def test_a_prefix_finds_what_starting_with_it_finds(items, prefix):
+def test_prefix_queries_match_startswith(items, prefix):
     index = trained(pa.array(items, pa.string()))
     expected = sorted(place for place, item in enumerate(items) if item.startswith(prefix))
     assert rows(index.search(StartsWith(prefix.encode()))) == expected
@@ -155,7 +155,7 @@ def test_remapping_moves_rows_and_drops_those_that_are_gone():
     assert rows(moved.search(IsNull())) == [12]
 
 
-def test_merging_keeps_what_is_retained_and_adds_what_is_new():
+def test_merging_preserves_retained_rows_and_adds_new_ones():
     first = trained(pa.array([5, 2, 9]))
     target = folder()
     more = IndexedRows(pa.int64(), [(pa.array([7, None]), np.array([20, 21], np.uint64))])
@@ -173,7 +173,7 @@ def test_an_index_of_no_rows_finds_none():
     assert index.estimate(Interval()) == 0
 
 
-def test_the_summary_says_what_the_reference_says():
+def test_the_summary_matches_the_reference():
     place = folder()
     values = pa.array([None, None, None, 1, 2, 3], pa.int32())
     write_pages([(values, np.arange(6, dtype=np.uint64))], values.type, place, page_rows=2)
@@ -190,7 +190,7 @@ def test_the_summary_says_what_the_reference_says():
     [pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.dictionary(pa.int8(), pa.string())],
     ids=str,
 )
-def test_types_without_an_order_are_refused(data_type):
+def test_types_without_an_order_are_rejected(data_type):
     with pytest.raises(InvalidInputError, match="BTREE"):
         BTree().check_type(data_type, "x")
 

@@ -52,7 +52,7 @@ def test_metrics_have_their_clusters():
         ([1.0], "must be"),
     ],
 )
-def test_non_vectors_input_is_refused(wrong, message):
+def test_non_vectors_input_is_rejected(wrong, message):
     with pytest.raises(InvalidInputError, match=message):
         lancelet.util.KMeans(2).fit(wrong)
 

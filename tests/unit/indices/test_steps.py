@@ -44,7 +44,7 @@ def test_segments_of_rq_that_share_a_rotation_are_merged(dataset):
         assert each.to_table(nearest=wanted).num_rows == 512
 
 
-def test_a_rotation_says_what_that_of_the_reference_says():
+def test_a_rotation_matches_the_reference():
     ours, theirs = (
         json.loads(module.build_rq_model(DIMENSION, 3)) for module in (indices, lance.lance.indices)
     )
@@ -53,7 +53,7 @@ def test_a_rotation_says_what_that_of_the_reference_says():
 
 
 @pytest.mark.parametrize("wrong", [(12, 1), (0, 1), (16, 0), (16, 10), (16, 1, "int8")])
-def test_other_rotations_are_refused(wrong):
+def test_other_rotations_are_rejected(wrong):
     with pytest.raises(InvalidInputError):
         indices.build_rq_model(*wrong)
 

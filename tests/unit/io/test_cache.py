@@ -147,7 +147,7 @@ def test_values_that_hold_scopes_go_when_a_child_starts_empty():
     for key in range(3):
         inner.put(key, b"", value_bytes=1)
     del inner
-    cache._renew()
+    cache._reset()
     assert outer.get("inner") is None
     outer.put("a", 1, value_bytes=1)
     assert outer.get("a") == 1

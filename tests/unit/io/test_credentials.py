@@ -16,7 +16,7 @@ from lancelet.io.retry import RetryPolicy
 from tests.kit.http_server import Answer, ScriptedServer
 
 
-def test_provider_is_asked_once_until_a_minute_before_expiry():
+def test_provider_is_called_once_until_a_minute_before_expiry():
     times = [1000.0, 2000.0, 4539.0, 4540.0, 4541.0]
     now = times[0]
     asked: list[float] = []
@@ -34,7 +34,7 @@ def test_provider_is_asked_once_until_a_minute_before_expiry():
     assert expires_at == datetime.fromtimestamp(4540 + 3600, UTC)
 
 
-def test_credentials_without_expiry_are_asked_for_once():
+def test_credentials_without_expiry_are_requested_once():
     asked: list[int] = []
     refreshed = RefreshedOptions(lambda: asked.append(1) or {"token": "t"})
     assert [refreshed.get()[1] for _ in range(3)] == [None] * 3
@@ -115,7 +115,7 @@ def test_options_are_sorted_by_consumer():
     assert found.retry == RetryPolicy(retries_max=3, timeout_seconds=20)
 
 
-def test_region_is_asked_for_by_bucket():
+def test_region_is_requested_by_bucket():
     asked: list[str] = []
 
     def head(url: str) -> Message:

@@ -1,4 +1,4 @@
-"""A store that keeps nothing counts what it was given, and reads what is there."""
+"""A discarding store counts written bytes and reads existing objects."""
 
 import pytest
 

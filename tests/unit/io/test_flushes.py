@@ -1,4 +1,4 @@
-"""Files of one change are flushed together, whoever of several threads wrote them."""
+"""Files of one change are flushed together, also if several threads wrote them."""
 
 import os
 import sys

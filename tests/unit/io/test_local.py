@@ -299,9 +299,7 @@ def test_a_name_is_available_if_the_lock_owner_fails(store, no_links, monkeypatc
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
-def test_a_lock_that_is_held_for_long_is_an_error_that_says_nothing_of_the_name(
-    store, no_links, monkeypatch
-):
+def test_a_lock_timeout_does_not_report_the_name_as_taken(store, no_links, monkeypatch):
     (store.root / "v").mkdir()
     lock = fcntl.flock
 
@@ -317,7 +315,7 @@ def test_a_lock_that_is_held_for_long_is_an_error_that_says_nothing_of_the_name(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
-def test_a_lock_that_somebody_holds_is_not_swept(store, no_links, monkeypatch):
+def test_a_held_lock_is_not_removed(store, no_links, monkeypatch):
     replace_ = os.replace
 
     def swept(source: str, target: str) -> None:
@@ -475,7 +473,7 @@ def test_error_of_a_flush_in_the_background_is_not_lost(store: LocalStore, monke
     assert list(store.list()) == []
 
 
-def test_nothing_is_flushed_when_asked_not_to(tmp_path: Path, monkeypatch):
+def test_nothing_is_flushed_if_disabled(tmp_path: Path, monkeypatch):
     def forbidden(_: int) -> None:
         raise AssertionError
 
@@ -584,7 +582,7 @@ def test_store_in_memory_stays_in_its_process(tmp_path: Path):
         ({"local_sync": "false"}, False),
     ],
 )
-def test_durability_says_whether_the_disk_is_waited_for(tmp_path, monkeypatch, options, flushes):
+def test_durability_controls_syncs(tmp_path, monkeypatch, options, flushes):
     done = spy_on_syncs(monkeypatch)
     open_folder(str(tmp_path), options).put_if_absent("v/1", b"x")
     assert any(each.startswith("flush") for each in done) == flushes

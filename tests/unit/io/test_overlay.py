@@ -1,4 +1,4 @@
-"""What is written through a scratch is found there, and the store behind it stays as it is."""
+"""Writes to an overlay store are readable there and leave the underlying store unchanged."""
 
 from lancelet.io.dry_run import OverlayStore
 from lancelet.io.memory import MemoryStore

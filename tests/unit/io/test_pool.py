@@ -49,7 +49,7 @@ def test_requests_that_make_requests_never_wait_for_one_another():
     assert run_requests([several] * (4 * IO_THREADS)) == [[1, 2]] * (4 * IO_THREADS)
 
 
-def test_what_fails_in_the_background_of_a_request_raises_where_it_is_asked_for():
+def test_background_errors_of_a_request_are_raised_at_its_result():
     def several() -> int:
         failed = run_in_background(partial(os.fsync, 1 << 30))
         wait([failed])

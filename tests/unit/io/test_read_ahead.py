@@ -23,7 +23,7 @@ def nothing_known(source: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("read_ahead", BACKENDS)
 @given(st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 10_000)), max_size=100))
-def test_slices_in_memory_are_not_asked_for(read_ahead, pairs):
+def test_slices_in_memory_are_not_requested(read_ahead, pairs):
     ranges = ByteRanges.of(*pairs)
     assert read_ahead(ByteSlices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE)) == 0
 
@@ -32,14 +32,14 @@ def test_slices_in_memory_are_not_asked_for(read_ahead, pairs):
 @pytest.mark.parametrize(
     "outside", [(0, 100_001), (100_001, 0), (-1, 1), (5, -1), (2**63 - 1, 2**63 - 1)]
 )
-def test_slices_outside_are_refused(read_ahead, outside):
+def test_slices_outside_are_rejected(read_ahead, outside):
     ranges = ByteRanges.of((0, 5), outside)
     with pytest.raises(CorruptDataError) as caught:
         read_ahead(ByteSlices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE))
     assert caught.value.facts["index"] == 1
 
 
-def test_cold_slices_are_asked_for_in_steps(tmp_path: Path):
+def test_cold_slices_are_requested_in_steps(tmp_path: Path):
     """A file with holes is never in memory until it is touched, on any file system."""
     path = tmp_path / "sparse"
     with path.open("wb") as file:

@@ -81,7 +81,7 @@ def test_wrong_size_is_corrupt_and_not_cut_short(s3_server, bucket):
         assert caught.value.facts["path"] == "a"
 
 
-def test_listing_is_lazy_and_goes_on_over_pages(s3_server, bucket):
+def test_listing_is_lazy_and_continues_over_pages(s3_server, bucket):
     store = open_folder(f"s3://{bucket}", s3_server.storage_options)
     for number in range(1005):
         store.put(f"v/{number:05}", b"")
@@ -317,7 +317,7 @@ KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     ],
 )
 @pytest.mark.usefixtures("bare_environment")
-def test_errors_say_which_setting_to_look_at(uri, options, setting):
+def test_errors_name_the_relevant_setting(uri, options, setting):
     with pytest.raises((StorageError, InvalidInputError)) as caught:
         list(open_folder(uri, {**options, **IMPATIENT}).list(""))
     assert setting in caught.value.message
@@ -350,7 +350,7 @@ def test_profile_is_used_when_options_name_no_credentials():
 
 
 @pytest.mark.usefixtures("bare_environment")
-def test_region_is_asked_for_when_options_name_no_place(monkeypatch):
+def test_region_is_requested_if_options_have_no_region(monkeypatch):
     monkeypatch.setattr("lancelet.io.client.bucket_region", lambda bucket: f"near-{bucket}")
     assert open_client("s3", "shelf", {"timeout": "7s"}).store.config["region"] == "near-shelf"
 
@@ -374,7 +374,7 @@ def test_short_names_of_options_work(s3_server, bucket):
 @pytest.mark.parametrize(
     "options", [{"client_max_retries": "many"}, {"timeout": "soon"}, {"allow_http": "perhaps"}]
 )
-def test_unsound_options_are_refused(s3_server, options):
+def test_invalid_options_are_rejected(s3_server, options):
     with pytest.raises(InvalidInputError):
         open_folder("s3://bucket", s3_server.storage_options | options).read("a")
 
@@ -403,7 +403,7 @@ class CountingProvider:
 
 
 @pytest.mark.parametrize(("lifetime_seconds", "asked"), [(3600, 1), (30, 4)])
-def test_provider_is_asked_again_before_its_credentials_expire(
+def test_provider_is_called_again_before_its_credentials_expire(
     s3_server, bucket, lifetime_seconds, asked
 ):
     """A minute of life left is too little, so then every request asks."""

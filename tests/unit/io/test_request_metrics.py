@@ -16,7 +16,7 @@ def by_name(metrics):
     }
 
 
-def test_nothing_is_counted_before_it_is_asked_for():
+def test_nothing_is_counted_before_a_request():
     metrics = RequestMetrics()
     store = MemoryStore.unnamed()
     assert metrics.wrap(store, "memory") is store

@@ -36,7 +36,7 @@ def test_request_is_repeated_until_it_succeeds(failures):
     assert run(RetryPolicy(retries_max=10), failures, Clock()) == failures + 1
 
 
-def test_last_error_says_how_many_attempts_there_were():
+def test_the_last_error_has_the_number_of_attempts():
     with pytest.raises(StorageUnavailableError) as caught:
         run(RetryPolicy(retries_max=2), 99, Clock())
     assert caught.value.__notes__ == ["gave up after 3 attempts"]

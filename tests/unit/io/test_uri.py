@@ -63,7 +63,7 @@ def test_query_of_an_external_store_becomes_options():
 
 
 @pytest.mark.parametrize("uri", ["", "\\\\server"])
-def test_invalid_uris_are_refused(uri):
+def test_invalid_uris_are_rejected(uri):
     with pytest.raises(InvalidInputError):
         parse_uri(uri)
 

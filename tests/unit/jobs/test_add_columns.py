@@ -1,4 +1,4 @@
-"""Backfills in tasks: every row gets its values once, whoever dies or writes meanwhile."""
+"""Backfills in tasks compute every row once, despite crashes and concurrent writes."""
 
 from unittest.mock import Mock
 
@@ -67,7 +67,7 @@ def test_rows_that_others_add_meanwhile_are_filled_too(uri, job, monkeypatch):
     assert check(uri)[-2:] == [100, 101]
 
 
-def test_a_job_that_was_killed_goes_on_where_it_was(uri, job, tmp_path, monkeypatch):
+def test_a_job_that_was_killed_continues_where_it_was(uri, job, tmp_path, monkeypatch):
     notes = FolderCheckpoint.of(str(tmp_path / "notes"), (), "twice")
     options = BackfillOptions(notes, bytes_per_task=1)
     write, done = module.add_columns_to_fragment, []
@@ -108,6 +108,6 @@ def test_a_note_whose_file_is_gone_is_not_used(uri, job, tmp_path, monkeypatch):
     check(uri)
 
 
-def test_a_column_that_is_there_is_refused(uri, job):
+def test_a_column_that_is_there_is_rejected(uri, job):
     with pytest.raises(InvalidInputError):
         add_columns(job, TableRef.of(uri), Expressions({"id": "id"}))

@@ -104,7 +104,7 @@ def test_models_are_found_from_a_sample(uri, job):
     assert (train.work.rows, build.work.rows) == (512, ROWS)
 
 
-def test_an_index_is_replaced_only_if_that_is_asked(uri, job):
+def test_an_index_is_replaced_only_on_request(uri, job):
     table, small = TableRef.of(uri), BuildOptions(bytes_per_task=1)
     create_index(job, table, IndexRequest("id", "BTREE"), small)
     create_index(job, table, IndexRequest("id", "BTREE"))

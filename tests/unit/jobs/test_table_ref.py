@@ -1,4 +1,4 @@
-"""A task reads the version that its driver pinned, or says that the table is another one."""
+"""A task reads the version pinned by its driver, or reports that the table was replaced."""
 
 import shutil
 

@@ -34,7 +34,7 @@ def inline_chunks(draw):
 
 
 @given(inline_chunks())
-def test_inline_blocks_unpack_alike(agree, case):
+def test_inline_blocks_unpack_identically(agree, case):
     slices, counts, word_bits, _ = case
     assert len(agree("unpack_chunks", slices, counts, word_bits)) == counts.sum()
 

@@ -35,7 +35,7 @@ def test_known_checksums(agree, data, expected):
 
 
 @given(LENGTHS, st.integers(0, 9), st.integers(0, 2**32))
-def test_a_checksum_goes_on_from_another(agree, length, skip, seed):
+def test_a_checksum_continues_from_another(agree, length, skip, seed):
     data = some_bytes(length + skip, seed)[skip:]
     cut = length // 3
     assert agree("crc32c", data[cut:], agree("crc32c", data[:cut])) == agree("crc32c", data)
@@ -60,7 +60,7 @@ def test_slices_have_the_checksums_of_their_bytes(agree, places):
 @pytest.mark.parametrize(
     ("position", "size"), [(-1, 2), (0, 9), (9, 0), (3, -1), (1 << 62, 1 << 62)]
 )
-def test_slices_lie_in_their_source(agree, position, size):
+def test_slices_are_within_their_source(agree, position, size):
     slices = ByteSlices(some_bytes(8), np.array([0, position]), np.array([1, size]))
     assert agree("crc32c_slices", slices) is CorruptDataError
 

@@ -33,7 +33,7 @@ def test_locating_rows_agrees(agree, counts, data, first):
 
 
 @pytest.mark.parametrize("rows", [[-1], [9], [3, 2], [0, 10**18]])
-def test_rows_outside_of_all_parts_or_out_of_order_are_refused(agree, rows):
+def test_rows_outside_of_all_parts_or_out_of_order_are_rejected(agree, rows):
     assert agree("locate_rows", np.array([0, 4, 9]), np.array(rows)) is CorruptDataError
 
 
@@ -111,6 +111,6 @@ def test_the_parts_of_a_chunk_follow_each_other(agree):
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 2), (4, 1, 2), (1, 1, 3)])
-def test_shapes_that_no_chunk_has_are_refused(shape):
+def test_shapes_that_no_chunk_has_are_rejected(shape):
     with pytest.raises(CorruptDataError):
         reference.split_chunks(ByteSlices.whole(np.zeros(64, np.uint8)), *shape)

@@ -66,7 +66,7 @@ def test_copies_land_where_they_should(instruction_sets, case):
     ("position", "size", "to"),
     [(0, 9, 0), (0, 4, 5), (-1, 1, 0), (0, 1, -1), (0, -1, 0), (1 << 62, 1 << 62, 0), (0, 1, 8)],
 )
-def test_copies_out_of_bounds_are_refused(position, size, to, instruction_sets):
+def test_copies_out_of_bounds_are_rejected(position, size, to, instruction_sets):
     slices = ByteSlices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
     for implementation in (reference, native):
         out = np.zeros(8, np.uint8)
@@ -75,7 +75,7 @@ def test_copies_out_of_bounds_are_refused(position, size, to, instruction_sets):
 
 
 @pytest.mark.parametrize(("to", "out_bytes"), [([4, 0], 9), ([0, 3], 9), ([0, 6], 9), ([-1, 4], 9)])
-def test_layouts_out_of_order_are_refused(agree, to, out_bytes):
+def test_layouts_out_of_order_are_rejected(agree, to, out_bytes):
     slices = ByteSlices(np.zeros(8, np.uint8), np.array([0, 4]), np.array([4, 4]))
     assert agree("scatter_slices", slices, np.array(to), out_bytes, 0) is InvalidInputError
 

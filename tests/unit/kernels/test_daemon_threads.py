@@ -1,4 +1,4 @@
-"""A process ends in peace while daemon threads are within kernels."""
+"""A process exits normally while daemon threads run kernels."""
 
 import subprocess
 import sys

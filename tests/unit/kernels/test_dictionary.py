@@ -25,7 +25,7 @@ def test_every_value_is_the_item_at_its_index(agree, width, dtype, count, known)
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
 @pytest.mark.parametrize("known", [0, 3])
-def test_an_index_behind_the_last_item_is_refused(agree, dtype, known) -> None:
+def test_an_index_after_the_last_item_is_rejected(agree, dtype, known) -> None:
     indices = np.array([0, known, np.iinfo(dtype).max], dtype)
     items = np.zeros(known * 4, np.uint8)
     assert agree("lookup_fixed", items, 4, indices) is CorruptDataError
@@ -54,7 +54,7 @@ def test_every_string_is_the_item_at_its_index(agree, words, dtype, offset, coun
 
 
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(0, 40), st.booleans())
-def test_strings_of_one_size_are_looked_up_alike(agree, known, size, count, has_bad) -> None:
+def test_strings_of_one_size_are_looked_up_identically(agree, known, size, count, has_bad) -> None:
     offsets = (np.arange(known + 1) * size + 2).astype(np.int32)
     data = np.arange(known * size + 2).astype(np.uint8)
     indices = np.random.default_rng(count).integers(0, known + has_bad, count).astype(np.uint16)
@@ -63,14 +63,14 @@ def test_strings_of_one_size_are_looked_up_alike(agree, known, size, count, has_
 
 
 @pytest.mark.parametrize("offsets", [[0, 3, 2, 9], [0, 2, 3, 11], [-1, 2, 3, 9]])
-def test_offsets_that_leave_the_data_are_refused(agree, offsets) -> None:
+def test_offsets_that_leave_the_data_are_rejected(agree, offsets) -> None:
     data = np.zeros(10, np.uint8)
     indices = np.array([0, 1, 2], np.uint16)
     found = agree("lookup_variable", np.array(offsets, np.int32), data, indices)
     assert found is CorruptDataError
 
 
-def test_more_than_32_bits_can_count_are_refused(agree) -> None:
+def test_more_than_32_bits_can_count_are_rejected(agree) -> None:
     data = np.zeros(1 << 20, np.uint8)
     indices = np.zeros(1 << 11, np.uint8)
     found = agree("lookup_variable", np.array([0, 1 << 20], np.int32), data, indices)

@@ -1,4 +1,4 @@
-"""Repetition within groups: both implementations agree, and say what sets and pairs would."""
+"""Run and distinct counts of groups: both implementations agree with sets and pairs."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ def expected(values, rows, most):
     MOST,
     st.integers(0, 2**32),
 )
-def test_words_repeat_as_a_set_says(agree, width, count, kinds, rows, most, seed):
+def test_fixed_width_counts_match_a_set(agree, width, count, kinds, rows, most, seed):
     rng = np.random.default_rng(seed)
     words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
     runs, distinct = agree("count_distinct_fixed", words.reshape(-1), width, rows, most)
@@ -45,7 +45,7 @@ def test_words_repeat_as_a_set_says(agree, width, count, kinds, rows, most, seed
     st.sampled_from([0, 1, 4]),
     st.integers(0, 2**32),
 )
-def test_bytes_are_as_regular_as_counting_says(agree, width, kinds, rows, step, groups, seed):
+def test_byte_entropy_matches_counts(agree, width, kinds, rows, step, groups, seed):
     rng = np.random.default_rng(seed)
     count = rows * groups + rows // 2
     words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
@@ -68,7 +68,7 @@ TEXT = st.sampled_from(
 
 
 @given(st.lists(TEXT, max_size=80), ROWS, MOST, st.booleans())
-def test_strings_repeat_as_a_set_says(agree, texts, rows, most, is_large):
+def test_string_counts_match_a_set(agree, texts, rows, most, is_large):
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64 if is_large else np.int32)
     data = np.frombuffer(b"".join(texts), np.uint8)
     runs, distinct = agree("count_distinct_strings", ends, data, rows, most)
@@ -114,7 +114,7 @@ def test_values_have_numbers(agree):
 
 
 @pytest.mark.parametrize("offsets", [[0, 5], [2, 1], [-1, 1], [0, 3, 2]])
-def test_strings_lie_in_their_data(agree, offsets):
+def test_strings_are_within_their_data(agree, offsets):
     texts = np.array(offsets, np.int32), np.zeros(3, np.uint8)
     assert agree("count_distinct_strings", *texts, 4, 4) is CorruptDataError
     assert agree("dictionary_encode_strings", *texts, 4) is CorruptDataError

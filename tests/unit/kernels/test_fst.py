@@ -46,27 +46,27 @@ def test_nodes_have_as_many_ways_as_there_are_bytes(agree, count):
     assert words_of(*found) == sorted(words.items())
 
 
-def test_more_words_than_expected_are_refused(agree):
+def test_more_words_than_expected_are_rejected(agree):
     nodes, root = written(agree, {b"a": 1, b"b": 2})
     assert agree("read_fst", nodes, root, 1) is CorruptDataError
 
 
 @pytest.mark.parametrize("words", [[b"b", b"a"], [b"a", b"a"], [b"ab", b"a"]])
-def test_words_out_of_order_are_refused(agree, words):
+def test_words_out_of_order_are_rejected(agree, words):
     ends = np.cumsum([0, *map(len, words)], dtype=np.int64)
     data = np.frombuffer(b"".join(words), np.uint8)
     assert agree("write_fst", ends, data, np.zeros(2, np.int64)) is CorruptDataError
 
 
 @pytest.mark.parametrize("offsets", [[0, 3], [0, -1], [2, 1], [-1, 1]])
-def test_words_lie_in_their_data(agree, offsets):
+def test_words_are_within_their_data(agree, offsets):
     data = np.frombuffer(b"ab", np.uint8)
     found = agree("write_fst", np.array(offsets, np.int64), data, np.zeros(1, np.int64))
     assert found is CorruptDataError
 
 
 @given(MAPS.filter(len), st.data())
-def test_damaged_maps_are_read_alike(agree, words, data):
+def test_damaged_maps_are_read_identically(agree, words, data):
     nodes, root = written(agree, words)
     damaged = nodes.copy()
     for _ in range(data.draw(st.integers(1, 3))):

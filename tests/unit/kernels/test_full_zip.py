@@ -1,4 +1,4 @@
-"""Full zip: taking apart undoes zipping, and damaged items are refused."""
+"""Full-zip: unzipping inverts zipping, and damaged items are rejected."""
 
 import numpy as np
 import pytest

@@ -53,7 +53,7 @@ def test_native_graphs_are_those_of_the_definition(count, dimension, comparison,
         assert mask is None or mask[own[0]].all()
 
 
-def test_a_graph_is_the_same_however_many_make_it():
+def test_a_graph_does_not_depend_on_the_number_of_threads():
     random = np.random.default_rng(8)
     vectors, tops = random.normal(size=(2500, 12)).astype(np.float32), tops_of(random, 2500)
     alone = native.build_graph(vectors, Comparison.FLOAT_L2, tops, 8, 40)

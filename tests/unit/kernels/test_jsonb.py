@@ -116,7 +116,7 @@ def test_odd_numbers_are_the_same_everywhere(agree, text):
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_not_json_is_refused_with_its_row(agree, text):
+def test_invalid_json_is_rejected_with_its_row(agree, text):
     parts = [b"1", None, text.encode()]
     assert agree("encode_jsonb", *joined(parts)) is CorruptDataError
     from lancelet.kernels import encode_jsonb
@@ -128,13 +128,13 @@ def test_what_is_not_json_is_refused_with_its_row(agree, text):
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_refused_or_decoded_alike(agree, data):
+def test_random_bytes_have_the_same_result(agree, data):
     agree("decode_jsonb", *joined([data]))
 
 
 @settings(max_examples=100)
 @given(documents, st.data())
-def test_damaged_documents_are_refused_or_decoded_alike(agree, value, data):
+def test_damaged_documents_have_the_same_result(agree, value, data):
     _, stored = agree("encode_jsonb", *joined([json.dumps(value).encode()]))
     damaged = bytearray(stored.tobytes())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -159,7 +159,7 @@ def test_containers_nest_two_hundred_deep_and_no_deeper(agree):
     assert agree("decode_jsonb", *joined([stored])) is CorruptDataError
 
 
-def test_offsets_that_lie_are_refused(agree):
+def test_inconsistent_offsets_are_rejected(agree):
     data = np.frombuffer(b"[][]", np.uint8)
     both = np.ones(2, np.bool_)
     for offsets in ([0, 4, 2], [0, 2, 5], [-1, 2, 4]):

@@ -49,14 +49,14 @@ def test_the_first_row_of_each_word_is_found(agree, known, wanted, bits) -> None
 
 
 @pytest.mark.parametrize("starts", [[0, 2, 1], [1, 1, 2], [0, 1, 3], [0, -1, 2]])
-def test_buckets_that_leave_their_rows_are_refused(agree, starts) -> None:
+def test_buckets_that_leave_their_rows_are_rejected(agree, starts) -> None:
     ordered, wanted = np.zeros(2, np.uint64), np.arange(3, dtype=np.uint64)
     found = agree("match_hashes", np.array(starts, np.int32), ordered, wanted)
     assert found is CorruptDataError
 
 
 @pytest.mark.parametrize("starts", [[0], [0, 1], [0, 0, 0, 1]])
-def test_a_number_of_buckets_that_is_no_power_of_two_is_refused(agree, starts) -> None:
+def test_a_number_of_buckets_that_is_no_power_of_two_is_rejected(agree, starts) -> None:
     found = agree(
         "match_hashes", np.array(starts, np.int32), np.zeros(1, np.uint64), np.zeros(1, np.uint64)
     )
@@ -64,5 +64,5 @@ def test_a_number_of_buckets_that_is_no_power_of_two_is_refused(agree, starts) -
 
 
 @pytest.mark.parametrize("bits", [0, 32, -1])
-def test_impossible_numbers_of_bits_are_refused(agree, bits) -> None:
+def test_impossible_numbers_of_bits_are_rejected(agree, bits) -> None:
     assert agree("bucket_rows", np.zeros(1, np.uint64), bits) is InvalidInputError

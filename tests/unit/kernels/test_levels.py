@@ -102,7 +102,7 @@ def test_ranking_slots_agrees(agree, definition, chosen, slot_max):
 
 
 @pytest.mark.parametrize("entries", [[3, 2], [2, 2]])
-def test_entries_that_do_not_ascend_are_refused(agree, entries):
+def test_entries_that_do_not_ascend_are_rejected(agree, entries):
     levels = np.zeros(9, np.uint16)
     assert agree("rank_slots", levels, np.array(entries), slot_max=0) is CorruptDataError
 
@@ -140,13 +140,13 @@ def test_levels_of_many_chunks_unpack_as_they_were_packed(agree, counts, width):
     width=st.integers(-1, 17),
     position=st.integers(-3, 40),
 )
-def test_any_bytes_unpack_alike_or_are_refused_alike(agree, size, count, width, position):
+def test_any_bytes_unpack_alike_or_are_rejected_alike(agree, size, count, width, position):
     source = random_levels(size, 400, 0xFFFF).view(np.uint8)[:size]
     slices = ByteSlices(source, np.array([position]), np.array([size - 20]))
     agree("unpack_levels", slices, np.array([count]), width)
 
 
-def test_levels_that_differ_in_length_are_refused():
+def test_levels_that_differ_in_length_are_rejected():
     with pytest.raises(InvalidInputError, match="length"):
         reference.expand_list(
             np.zeros(2, np.uint16), np.zeros(1, np.uint16), np.zeros(2, np.int64), continued=0

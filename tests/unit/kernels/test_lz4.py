@@ -68,7 +68,7 @@ def test_damaged_lz4_never_crashes(agree, damage, chunks, seed, more):
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
-def test_any_bytes_are_lz4_alike_or_refused(agree, data, size):
+def test_any_bytes_have_the_same_result_as_lz4(agree, data, size):
     block = ByteSlices.whole(np.frombuffer(data, np.uint8))
     agree("lz4_decompress_chunks", block, np.array([size]))
     agree("lz4_decompress_chunks", block)
@@ -95,7 +95,7 @@ def test_malformed_lz4_is_corrupt(agree, block, size):
     assert agree("lz4_decompress_chunks", slices, np.array([size])) is CorruptDataError
 
 
-def test_lz4_finds_what_repeats_across_chunks_of_one_call(instruction_sets):
+def test_lz4_finds_matches_across_chunks_of_one_call(instruction_sets):
     text = b"the quick brown fox jumps over the lazy dog, again and again; " * 100
     plain = slices_of([text, text, b"", text])
     for codec in lz4_codecs(instruction_sets):

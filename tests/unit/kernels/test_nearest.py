@@ -97,7 +97,7 @@ def test_vectors_are_compared_where_they_are(dtype, metric):
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 8), (12, 8), (0, 7), (1 << 62, 8)])
-def test_slices_that_hold_no_vector_are_refused(position, size):
+def test_slices_that_hold_no_vector_are_rejected(position, size):
     slices = ByteSlices(np.zeros(16, np.uint8), np.array([position]), np.array([size]))
     with pytest.raises(CorruptDataError):
         native.slice_distances(slices, np.dtype("f4"), 2, np.zeros(2, np.float32), Metric.L2)

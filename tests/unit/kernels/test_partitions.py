@@ -101,7 +101,7 @@ def what_bounds_need(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 1 << 30), count=st.sampled_from([1, 7, 64, 5000]))
-def test_finds_what_the_definition_finds(kind: CodeKind, seed: int, count: int) -> None:
+def test_results_match_the_definition(kind: CodeKind, seed: int, count: int) -> None:
     arguments = case(seed, kind, small_words=seed % 2 == 1)
     expected, apart = reference.scan_partitions(*arguments, count)
     found, scores = native.scan_partitions(*arguments, count)
@@ -130,7 +130,7 @@ def test_scores_that_are_no_numbers_are_never_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mismatched_arguments_are_refused(kind: CodeKind) -> None:
+def test_mismatched_arguments_are_rejected(kind: CodeKind) -> None:
     asked, codes, probes, addresses, admitted = case(5, kind)
     beyond = Probes(probes.starts, probes.lengths + len(addresses), probes.centers, probes.bases)
     with pytest.raises(LanceletError):
@@ -167,7 +167,7 @@ def test_admits_the_rows_that_masks_of_their_fragments_have(seed: int) -> None:
         assert found[place] == (is_there and rows[fragment][offset])
 
 
-def test_masks_that_do_not_fit_are_refused() -> None:
+def test_masks_that_do_not_fit_are_rejected() -> None:
     addresses, admitted = np.arange(4, dtype=np.uint64), np.zeros(4, np.bool_)
     fragments, starts, mask = np.array([0]), np.array([0, 4]), np.ones(4, np.bool_)
     whole = np.array([0]), np.array([4])

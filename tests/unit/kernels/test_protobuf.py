@@ -136,7 +136,7 @@ def test_packed_numbers_are_what_the_official_runtime_reads(agree, each):
 
 
 @given(st.binary(max_size=30))
-def test_damaged_messages_are_refused_alike(agree, data):
+def test_damaged_messages_are_rejected_by_both(agree, data):
     whole = ByteSlices.whole(bytes_of(data))
     agree("find_parts_in", whole, 2)
     agree("read_packed", whole)

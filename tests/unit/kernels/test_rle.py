@@ -49,7 +49,7 @@ def test_damaged_run_lengths_never_crash(agree, damage, case, length_bytes, more
 
 
 @given(chunked_values())
-def test_runs_are_counted_whatever_their_length(agree, case):
+def test_runs_of_any_length_are_counted(agree, case):
     values, width, _, _ = case
     rows = [row.tobytes() for row in values.reshape(-1, width)]
     changes = sum(a != b for a, b in itertools.pairwise(rows))

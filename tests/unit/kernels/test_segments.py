@@ -97,7 +97,7 @@ def test_segments_are_as_they_are_defined(agree, texts, splits):
 
 
 @given(data=st.binary(max_size=24), splits=st.booleans())
-def test_bytes_that_are_no_text_are_cut_alike(agree, data, splits):
+def test_bytes_that_are_no_text_are_cut_identically(agree, data, splits):
     offsets = np.array([0, len(data)], np.int64)
     agree("find_segments", offsets, np.frombuffer(data, np.uint8), MEMBERS, RULES, splits=splits)
 
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_text_are_cut_alike(agree, data, splits):
         ("", []),
     ],
 )
-def test_words_end_where_the_rules_say(agree, text, expected):
+def test_words_end_according_to_the_rules(agree, text, expected):
     slices, _, _ = agree("find_segments", *joined([text]), MEMBERS, RULES, splits=False)
     assert pieces_of(slices) == expected
 
@@ -136,7 +136,7 @@ def test_texts_of_many_short_segments_are_cut_whole(agree):
 
 
 @pytest.mark.parametrize("offsets", [[], [-1, 2], [0, 3, 1], [0, 9], [0, 1 << 62]])
-def test_offsets_that_leave_their_bytes_are_refused(agree, offsets):
+def test_offsets_that_leave_their_bytes_are_rejected(agree, offsets):
     data = np.zeros(4, np.uint8)
     found = agree("find_segments", np.array(offsets, np.int64), data, MEMBERS, RULES, splits=False)
     assert found is CorruptDataError
@@ -151,7 +151,7 @@ def test_offsets_that_leave_their_bytes_are_refused(agree, offsets):
         {"num_children": RULES.num_children + 1000},
     ],
 )
-def test_words_that_leave_their_forest_are_refused(agree, changes):
+def test_words_that_leave_their_forest_are_rejected(agree, changes):
     broken = dataclasses.replace(RULES, **changes)
     found = agree("find_segments", *joined(["กขคง"]), MEMBERS, broken, splits=False)
     assert found is CorruptDataError

@@ -26,7 +26,7 @@ def pages():
     return [
         as_page(rng.integers(0, 1000, ROWS)),
         as_page(rng.random(ROWS).astype(np.float32)),
-        as_page(rng.integers(0, 5, ROWS) * 1_000_003, validity=some, valid_from=3),
+        as_page(rng.integers(0, 5, ROWS) * 1_000_003, validity=some, valid_offset=3),
         as_page(np.repeat(np.arange(10, dtype=np.int16), ROWS // 10)),
         as_page(np.full(ROWS, 7)),
         SmallPage(1, some, 2),
@@ -57,7 +57,7 @@ def test_all_instruction_sets_make_the_same_bytes():
         assert each.found.tolist() == first.found.tolist()
 
 
-def test_pages_are_the_same_wherever_they_lie_among_others():
+def test_pages_do_not_depend_on_neighbouring_pages():
     together = encoded(pages())
     for at, page in enumerate(pages()):
         alone = encoded([page])
@@ -72,7 +72,7 @@ def test_pages_are_the_same_wherever_they_lie_among_others():
         (SmallPage(12, np.zeros(64, np.uint8)), 8),
         (SmallPage(1, np.zeros(1, np.uint8), 1), 8),
         (SmallPage(1, np.zeros(9, np.uint8), 8), 8),
-        (as_page(np.arange(8), validity=np.zeros(1, np.uint8), valid_from=1), 8),
+        (as_page(np.arange(8), validity=np.zeros(1, np.uint8), valid_offset=1), 8),
         (as_page(np.arange(8), levels=np.zeros(7, np.uint16)), 8),
         (SmallPage(32, np.zeros(4, np.uint8), 0, np.array([0, 4, 2], "<i4").view(np.uint8)), 2),
         (SmallPage(32, np.zeros(4, np.uint8), 0, np.array([0, 2, 9], "<i4").view(np.uint8)), 2),
@@ -82,7 +82,7 @@ def test_pages_are_the_same_wherever_they_lie_among_others():
         (as_page(np.arange(8)), 16385),
     ],
 )
-def test_values_that_are_not_there_are_refused(page, rows):
+def test_values_that_are_not_there_are_rejected(page, rows):
     with pytest.raises(CorruptDataError):
         encoded([page], rows)
 

@@ -32,5 +32,5 @@ def test_many_words_are_sorted(agree, bits):
     assert (np.diff(ordered.astype(object)) >= 0).all()
 
 
-def test_words_without_numbers_are_refused(agree):
+def test_words_without_numbers_are_rejected(agree):
     assert agree("sort_pairs", np.zeros(3, np.uint64), np.zeros(2, np.uint64)) is CorruptDataError

@@ -38,7 +38,7 @@ def test_a_value_sets_one_bit_of_each_word_of_its_block(agree):
 
 
 @pytest.mark.parametrize("stops", [[2, 1, 3], [-1, 3], [4], [2], []])
-def test_stops_that_are_not_those_of_the_values_are_refused(agree, stops):
+def test_stops_that_are_not_those_of_the_values_are_rejected(agree, stops):
     hashes = as_hashes([1, 2, 3])
     assert agree("build_filters", hashes, np.array(stops, np.int64), 32) is CorruptDataError
 

@@ -73,7 +73,7 @@ def test_ranks_are_of_each_node(agree: Agree) -> None:
 
 @given(st.randoms(use_true_random=False), texts)
 @settings(deadline=None, max_examples=150)
-def test_a_damaged_tree_is_refused_or_answers_within_bounds(
+def test_a_damaged_tree_is_rejected_or_answers_within_bounds(
     agree: Agree, random: Any, text: bytes
 ) -> None:
     tree, samples = tree_and_samples(text)

@@ -114,7 +114,7 @@ def test_phrases_are_found(agree, seed, shares, num_docs, form, count, slop):
     agree("search_phrase", lists, limited(ranking, count), places, slop=slop)
 
 
-def test_lists_that_lie_are_refused(agree):
+def test_inconsistent_lists_are_rejected(agree):
     lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
     short = ByteSlices(lists.blocks.source, lists.blocks.position, lists.blocks.size // 2)
     few_bytes = ByteSlices(lists.blocks.source[:100], lists.blocks.position, lists.blocks.size)
@@ -134,7 +134,7 @@ def test_lists_that_lie_are_refused(agree):
     assert issubclass(agree("search_phrase", cut, ranking, places), CorruptDataError)
 
 
-def test_wrong_document_weights_are_refused():
+def test_wrong_document_weights_are_rejected():
     lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
     for wrong in (np.array([0, 9001]), np.array([1 << 62, -1])):
         with pytest.raises(CorruptDataError):

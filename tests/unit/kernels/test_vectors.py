@@ -39,7 +39,7 @@ def test_bits_are_counted(dimension, count, seed):
     assert found.tolist() == expected.tolist()
 
 
-def test_every_half_is_read_as_what_it_is():
+def test_every_half_float_is_read():
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     halves = halves[~np.isnan(halves)]
     found = vector_distances(halves, 1, np.ones(1, np.float32), Metric.DOT)
@@ -74,7 +74,7 @@ def test_nearest_words_are_those_of_the_definition(rows, pieces, size, words, se
     np.testing.assert_array_equal(apart, least)
 
 
-def test_inconsistent_arguments_are_refused():
+def test_inconsistent_arguments_are_rejected():
     four, two = np.zeros(4, np.float32), np.zeros(2, np.float32)
     with pytest.raises(InternalError):
         vector_distances(four, 3, np.zeros(3, np.float32), Metric.L2)

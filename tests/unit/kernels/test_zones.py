@@ -32,7 +32,7 @@ def columns(draw):
 
 
 @given(columns(), st.sampled_from([1, 3, 63, 64, 65, 100, 1000]))
-def test_zones_are_what_a_loop_finds(agree, column, zone_rows):
+def test_zones_match_a_loop(agree, column, zone_rows):
     values, validity = column
     minimum, maximum, nulls, nans = agree("zone_min_max", values, zone_rows, validity)
     assert len(minimum) == -(-len(values) // zone_rows)
@@ -101,7 +101,7 @@ def test_the_bounds_of_strings_are_strings_of_the_zone(agree, texts, zone_rows, 
 
 
 @pytest.mark.parametrize("offsets", [[0, 5], [2, 1], [-1, 1]])
-def test_strings_of_zones_lie_in_their_data(agree, offsets):
+def test_strings_of_zones_are_within_their_data(agree, offsets):
     data = np.zeros(3, np.uint8)
     found = agree("zone_min_max_strings", np.array(offsets, np.int32), data, 4)
     assert found is CorruptDataError

@@ -55,7 +55,7 @@ def columns(rng):
 
 
 @pytest.mark.parametrize("level", [-7, 1, 3, 6, 12, 19])
-def test_the_kernel_itself_reads_what_columns_hold(instruction_sets, level):
+def test_the_kernel_reads_column_values(instruction_sets, level):
     parts = columns(np.random.default_rng(level + 100))
     compressor = zstandard.ZstdCompressor(level=level)
     frames = slices_of([compressor.compress(part) for part in parts.values()])
@@ -77,7 +77,7 @@ def test_the_kernel_itself_reads_what_columns_hold(instruction_sets, level):
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 19]))
-def test_damaged_frames_are_read_alike_or_refused(agree, damage, seed, level):
+def test_damaged_frames_have_the_same_result(agree, damage, seed, level):
     rng = np.random.default_rng(seed)
     part = list(columns(rng).values())[rng.integers(10)]
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=bool(seed % 2))
@@ -89,7 +89,7 @@ def test_damaged_frames_are_read_alike_or_refused(agree, damage, seed, level):
 
 
 @given(CHUNKS, st.integers(0, 2**32), st.booleans())
-def test_damaged_sizes_are_read_alike_or_refused(agree, damage, chunks, seed, sized):
+def test_damaged_sizes_have_the_same_result(agree, damage, chunks, seed, sized):
     packed = kernels.zstd_compress_chunks(slices_of(chunks), level=1, sized=sized)
     damaged = damage(np.random.default_rng(seed), packed.source)
     agree("zstd_decompress_chunks", ByteSlices(damaged, packed.position, packed.size))
@@ -106,7 +106,7 @@ def test_a_slice_outside_behind_a_damaged_frame_is_corrupt(agree, sized):
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
-def test_any_bytes_behind_the_magic_are_read_alike_or_refused(agree, data, size):
+def test_any_bytes_after_the_magic_have_the_same_result(agree, data, size):
     frame = np.frombuffer(b"\x28\xb5\x2f\xfd" + data, np.uint8)
     agree("zstd_decompress_chunks", ByteSlices.whole(frame), np.array([size]))
 
@@ -262,7 +262,7 @@ def test_words_coded_without_a_search_are_everyones_zstd(instruction_sets, seed,
 
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), st.sampled_from([4, 8, 16, 32]))
-def test_damaged_frames_of_words_are_read_alike_or_refused(agree, damage, seed, word_bytes):
+def test_damaged_frames_of_words_have_the_same_result(agree, damage, seed, word_bytes):
     rng = np.random.default_rng(seed)
     plain = slices_of([word_chunks(rng, word_bytes)[rng.integers(7)]])
     packed = native.zstd_encode_prefixes(plain, plain.size, word_bytes=word_bytes, sized=False)
@@ -277,7 +277,7 @@ def test_only_words_of_some_sizes_are_coded(agree):
 
 
 @pytest.mark.parametrize("offset_bytes", [-4, 3, 12])
-def test_offsets_lie_in_their_chunk(agree, offset_bytes):
+def test_offsets_are_within_their_chunk(agree, offset_bytes):
     chunk = slices_of([b"12345678"])
     found = agree(
         "zstd_encode_prefixes", chunk, np.array([offset_bytes]), word_bytes=4, sized=False

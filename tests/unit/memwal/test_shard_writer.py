@@ -58,7 +58,7 @@ def ids_of(found):
     return [key for each in found for part in each.batches for key in part["id"].to_pylist()]
 
 
-def test_a_put_costs_the_same_however_many_came_before(tmp_path, monkeypatch):
+def test_the_cost_of_a_put_does_not_depend_on_earlier_puts(tmp_path, monkeypatch):
     """Goal: 1,000 puts are linear. Method: count looks at batches, and requests, of each put."""
     seen = []
 
@@ -227,7 +227,7 @@ def test_long_waits_are_logged(tmp_path, caplog):
     ],
     ids=str,
 )
-def test_settings_without_sense_are_refused_before_the_shard_is_claimed(tmp_path, wrong):
+def test_settings_without_sense_are_rejected_before_the_shard_is_claimed(tmp_path, wrong):
     snapshot = table(tmp_path)
     with pytest.raises(InvalidInputError, match="at least"):
         MemWalWriter(snapshot, SHARD, wrong)
@@ -276,7 +276,7 @@ class _Answers(WrappedStore):
         raise self.fails("made to fail")
 
 
-def test_refused_puts_are_absent_and_the_writer_continues(tmp_path):
+def test_rejected_puts_are_absent_and_the_writer_continues(tmp_path):
     snapshot = table(tmp_path)
     store = _Answers(snapshot.location.store)
     writer = MemWalWriter(with_store(snapshot, store), SHARD, QUICK)

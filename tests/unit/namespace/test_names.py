@@ -1,4 +1,4 @@
-"""Names are taken once, told, and given up; the reference reads and writes the same folder."""
+"""Names are created, listed and dropped; the reference uses the same folder."""
 
 import lance.namespace
 import lance_namespace as ln
@@ -146,7 +146,7 @@ class Tokens(DynamicContextProvider):
         return {"headers.Authorization": self.token, "other": "ignored"}
 
 
-def test_a_provider_is_asked_before_each_request(tmp_path):
+def test_a_provider_is_called_before_each_request(tmp_path):
     provider = Tokens()
     namespace = DirectoryNamespace(
         root=str(tmp_path), context_provider=provider, ops_metrics_enabled="true"
@@ -244,7 +244,7 @@ def test_writing_a_table_by_name_refuses_as_the_namespace_does(tmp_path):
     assert lancelet.write_dataset(table, mode="append", **named).count_rows() == 2
 
 
-def test_a_table_whose_uri_is_given_is_not_asked_for(tmp_path):
+def test_a_table_whose_uri_is_given_is_not_requested(tmp_path):
     namespace = DirectoryNamespace(root=str(tmp_path), ops_metrics_enabled="true")
     made = lancelet.write_dataset(pa.table({"a": [1]}), namespace_client=namespace, table_id=["t"])
     namespace.reset_ops_metrics()
@@ -340,7 +340,7 @@ def test_a_declared_table_is_created_later(namespace, rows):
         namespace.create_table(ln.CreateTableRequest(id=["later"]), rows)
 
 
-def test_of_two_renames_at_once_one_is_refused(tmp_path, rows):
+def test_of_two_renames_at_once_one_is_rejected(tmp_path, rows):
     namespace = DirectoryNamespace(root=str(tmp_path))
     namespace.create_table(ln.CreateTableRequest(id=["a"]), rows)
     catalog = Catalog(str(tmp_path), {})

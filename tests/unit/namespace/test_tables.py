@@ -188,7 +188,7 @@ def test_a_manifest_that_was_staged_becomes_a_version_once(tmp_path, rows):
         ("refresh_materialized_view", ln.RefreshMaterializedViewRequest(id=ID)),
     ],
 )
-def test_operations_unsupported_by_folders_are_refused(namespace, operation, request_):
+def test_operations_unsupported_by_folders_are_rejected(namespace, operation, request_):
     with pytest.raises(ln.UnsupportedOperationError):
         getattr(namespace, operation)(request_)
 

@@ -33,6 +33,6 @@ def test_forms_are_those_of_the_reference(tmp_path):
 
 
 @pytest.mark.parametrize("form", [{}, {"type": "int7"}, {"type": "list"}, {"type": "decimal128"}])
-def test_non_form_input_is_refused(form):
+def test_non_form_input_is_rejected(form):
     with pytest.raises(ln.InvalidInputError):
         parse_type(form)

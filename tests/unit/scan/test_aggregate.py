@@ -118,7 +118,7 @@ WRONG = {
 
 @pytest.mark.interop
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_arguments_refused_by_the_reference_are_refused(datasets, wrong):
+def test_arguments_rejected_by_the_reference_are_rejected(datasets, wrong):
     theirs, ours = datasets
     with pytest.raises(Exception) as refused:  # noqa: PT011 - its class is the point
         TheirBuilder(theirs).substrait_aggregate(wrong).to_scanner().to_table()
@@ -141,7 +141,7 @@ def test_arguments_refused_by_the_reference_are_refused(datasets, wrong):
         b"\xff" * 11,
     ],
 )
-def test_input_that_cannot_be_done_is_refused(datasets, wrong):
+def test_input_that_cannot_be_done_is_rejected(datasets, wrong):
     with pytest.raises(InvalidInputError):
         ScannerBuilder(datasets[1]).substrait_aggregate(wrong)
 
@@ -152,6 +152,6 @@ def test_a_limit_is_for_the_result(datasets):
 
 
 @given(st.binary(max_size=200) | st.integers(0, 300).map(lambda cut: PLANS["by group"][:cut]))
-def test_any_bytes_are_read_or_refused(data):
+def test_any_bytes_are_read_or_rejected(data):
     with contextlib.suppress(InvalidInputError):
         assert read_aggregate(data, ROWS.schema).columns

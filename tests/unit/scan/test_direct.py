@@ -87,7 +87,7 @@ def test_many_rows_are_not_taken_at_once(tmp_path):
     assert dataset.to_table(filter="a = 7").num_rows == 4000
 
 
-def test_an_index_is_not_asked_where_it_must_not_be(tmp_path):
+def test_an_index_is_not_used_where_it_is_invalid(tmp_path):
     dataset = lancelet.write_dataset(rows(0, 100), tmp_path / "t.lance", max_rows_per_file=50)
     dataset.create_scalar_index("a", "BTREE")
     for options in ({"use_indices": False}, {"fragments": (1,)}):

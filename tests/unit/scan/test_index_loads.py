@@ -1,4 +1,4 @@
-"""What a scan says of the parts of indices that it read, and of those that were in memory."""
+"""The loaded and cached index parts reported by a scan."""
 
 import numpy as np
 import pyarrow as pa

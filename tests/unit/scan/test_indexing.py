@@ -56,7 +56,7 @@ def test_unindexed_fragments_are_scanned_by_default(dataset):
     assert dataset.to_table(filter="a = 1", fast_search=True)["b"].to_pylist() == [1]
 
 
-def test_a_fast_search_leaves_out_the_same_rows_whatever_an_index_costs(tmp_path):
+def test_a_fast_search_omits_the_same_rows_for_any_index_cost(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"a": range(40_000)}), str(tmp_path / "large"))
     dataset.create_scalar_index("a", "BTREE")
     dataset.insert(pa.table({"a": [50_000]}))
@@ -70,7 +70,7 @@ def test_filters_that_indices_cannot_narrow_are_scanned(dataset, text):
     assert candidates(dataset, text) is None
 
 
-def test_indices_are_left_alone_if_asked(dataset):
+def test_indices_are_left_alone_on_request(dataset):
     assert candidates(dataset, "a = 1", use_indices=False) is None
 
 
@@ -124,7 +124,7 @@ def test_the_plan_shows_the_index_query(dataset):
     assert "ScalarIndexQuery: query=[a = 7]@a_idx" in plan
 
 
-def test_a_text_that_is_asked_for_is_shown_as_by_the_reference(tmp_path):
+def test_a_requested_text_is_shown_as_by_the_reference(tmp_path):
     uri = str(tmp_path / "texts.lance")
     dataset = lancelet.write_dataset(pa.table({"t": ["a red fox", "a dog"]}), uri)
     dataset.create_scalar_index("t", "NGRAM")
@@ -141,7 +141,7 @@ def test_false_values_are_found(dataset):
     assert found.steps == ()
 
 
-def test_bounds_of_one_column_are_asked_together(dataset):
+def test_bounds_of_one_column_are_queried_together(dataset):
     plan = plan_scan(dataset.snapshot, ScanOptions(filter="a > 3 AND b = 1 AND a < 12"))
     (part,) = choose_parts(plan)
     assert isinstance(part.part, IndexLookup)
@@ -153,7 +153,7 @@ def test_a_list_with_a_null_is_false_for_nothing(dataset):
     assert candidates(dataset, "NOT (a IN (1, NULL))").rows.num_listed == 0
 
 
-def test_the_index_that_leaves_the_least_is_asked(dataset):
+def test_the_most_selective_index_is_used(dataset):
     dataset.create_scalar_index("a", "ZONEMAP", name="zones")
     assert candidates(dataset, "a = 1").used[0][0] == "a_idx"
     dataset.insert(pa.table({"a": [*range(200, 700)], "b": [0] * 500}))
@@ -161,13 +161,13 @@ def test_the_index_that_leaves_the_least_is_asked(dataset):
     assert candidates(dataset, "a = 1").used[0][0] == "later"
 
 
-def test_a_row_behind_the_end_of_its_fragment_is_a_corrupt_index(dataset, monkeypatch):
+def test_a_row_after_the_end_of_its_fragment_is_a_corrupt_index(dataset, monkeypatch):
     monkeypatch.setattr(BTreeSegment, "_search_numbers", lambda *_: np.array([4711], np.uint64))
     with pytest.warns(IndexUnusableWarning, match="out of range"):
         assert dataset.to_table(filter="a = 7")["a"].to_pylist() == [7]
 
 
-def test_rows_are_counted_by_bounds_unless_some_are_gone(dataset, monkeypatch):
+def test_rows_are_counted_by_bounds_unless_some_are_deleted(dataset, monkeypatch):
     monkeypatch.setattr(BTreeSegment, "_ids", lambda *_: pytest.fail("rows were looked up"))
     assert dataset.count_rows("a >= 10 AND a < 30") == 20
     assert dataset.count_rows("a IN (1, 2, 2, 500)") == 2
@@ -237,7 +237,7 @@ def test_row_ids_that_an_index_knows_are_read_from_no_data_file(tmp_path):
         ("%ab%c%", False),
     ],
 )
-def test_rows_of_a_text_index_are_compared_with_what_it_does_not_evaluate(
+def test_rows_of_a_text_index_are_rechecked_with_unsupported_conditions(
     tmp_path, pattern, is_exact
 ):
     texts = ["abc", "cab", "ab", "acb", "zz", "a%b", "abxc", None]

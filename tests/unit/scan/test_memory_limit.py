@@ -99,7 +99,7 @@ def test_a_strict_size_of_batches_holds(dataset):
     assert [len(batch) for batch in bounded.to_batches()] == [len(batch) for batch in rows]
 
 
-def test_a_sort_of_more_rows_than_fit_is_refused(dataset):
+def test_a_sort_of_more_rows_than_fit_is_rejected(dataset):
     with pytest.raises(MemoryLimitError, match="the sort keys exceed the memory limit") as found:
         dataset.to_table(order_by=["v"], columns=["k"], memory_limit=20_000)
     assert found.value.facts["memory_limit"] == 20_000

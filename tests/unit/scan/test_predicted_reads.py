@@ -194,7 +194,7 @@ def test_cached_data_costs_no_reads(path, name):
         assert predicted == measured == (0, 0), line
 
 
-def test_a_plan_says_before_what_is_measured_after(path):
+def test_a_plan_predicts_the_measured_reads(path):
     for name in ("btree some", "text", "vectors", "late"):
         for _ in range(2):  # the first may read a part of an index, and the second all of it
             scanner(lancelet.dataset(path), name).to_table()

@@ -89,7 +89,7 @@ def test_a_float_zone_may_hold_nan_unless_it_is_known_not_to():
     assert marks(verdict_of("x < 1", zones)) == ["f", "f", "f"]
 
 
-def test_nan_as_a_bound_says_nothing():
+def test_nan_as_a_bound_is_ignored():
     zones = zones_of([np.nan], [np.nan], pa.array([0]), pa.array([False]))
     assert marks(verdict_of("x > 5", zones)) == ["tf"]
 

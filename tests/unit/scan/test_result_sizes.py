@@ -47,7 +47,7 @@ def table(tmp_path_factory):
 
 
 @pytest.mark.parametrize("condition", HUGE)
-def test_a_result_that_is_too_large_is_refused_before_it_is_computed(table, condition):
+def test_a_result_that_is_too_large_is_rejected_before_it_is_computed(table, condition):
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:

@@ -219,7 +219,7 @@ def test_a_count_without_a_filter_reads_nothing(snapshot):
     assert meter.counts == before
 
 
-def test_plans_say_what_is_done_and_what_it_takes(snapshot):
+def test_plans_show_what_is_done_and_what_it_takes(snapshot):
     plan = plan_scan(snapshot, ScanOptions(filter="id > 3", columns=("text",), limit=2))
     text = explain_plan(plan)
     assert [line.strip().split(":")[0] for line in text.splitlines()] == [
@@ -238,7 +238,7 @@ def test_plans_say_what_is_done_and_what_it_takes(snapshot):
     [{"limit": -1}, {"offset": -1}, {"batch_size": 0}, {"with_deleted": True}],
     ids=str,
 )
-def test_options_that_mean_nothing_are_refused(wrong):
+def test_options_that_mean_nothing_are_rejected(wrong):
     with pytest.raises(InvalidInputError):
         ScanOptions(**wrong)
 
@@ -250,7 +250,7 @@ def test_columns_are_found_once_by_name(snapshot):
         scan(snapshot, columns=("nothing",))
 
 
-def test_rows_of_another_shape_are_refused_with_the_difference(snapshot):
+def test_rows_of_another_shape_are_rejected_with_the_difference(snapshot):
     from lancelet.change.fit import fit_to_table
 
     schema = snapshot.schema
@@ -262,7 +262,7 @@ def test_rows_of_another_shape_are_refused_with_the_difference(snapshot):
     assert part == Schema(schema.project(["s.y"]).fields, schema.metadata)
 
 
-def test_a_filter_is_compiled_once_unless_it_asks_for_the_time(snapshot):
+def test_a_filter_is_compiled_once_unless_it_uses_the_current_time(snapshot):
     plans = [plan_scan(snapshot, ScanOptions(filter="id > 7 OR id < 3")) for _ in range(2)]
     assert plans[0].filter is plans[1].filter
     text = "id > 7 AND now() >= timestamp '2020-01-01 00:00:00'"

@@ -67,7 +67,7 @@ def test_a_batch_finds_as_many_for_each_query(dataset):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
-def test_nan_in_a_query_is_refused(dtype, shape, tmp_path):
+def test_nan_in_a_query_is_rejected(dtype, shape, tmp_path):
     column = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(40, dtype)), 4)
     dataset = lancelet.write_dataset(pa.table({"v": column}), tmp_path)
     query = np.ones(shape, dtype)

@@ -38,7 +38,7 @@ def searches(module):
 
 @pytest.mark.parametrize("score", ["_distance", "_score"])
 @pytest.mark.parametrize("rest", ["", " AND k < 3", " AND _rowid < 50"])
-def test_a_filter_of_what_was_found_may_name_scores(path, score, rest):
+def test_a_filter_of_results_may_use_scores(path, score, rest):
     ours, theirs = lancelet.dataset(path), reference.dataset(path)
     whole = ours.to_table(**searches(lancelet)[score], with_row_id=True)
     bound = float(np.median(whole[score])) + 1e-3  # as each rounds scores in its own way
@@ -75,7 +75,7 @@ def test_rows_are_sorted_by_columns_that_are_not_returned(path, score):
     assert other["id"].to_pylist() == expected
 
 
-def test_plans_say_what_is_done_first(path):
+def test_plans_show_what_is_done_first(path):
     dataset = lancelet.dataset(path)
 
     def lines(**options):

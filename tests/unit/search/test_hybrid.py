@@ -67,7 +67,7 @@ def test_the_weighted_sum_stretches_scores(lists):
         lambda: fuse([ranking([])], ReciprocalRank()),
     ],
 )
-def test_numbers_that_mean_nothing_are_refused(make):
+def test_numbers_that_mean_nothing_are_rejected(make):
     with pytest.raises(InvalidInputError):
         make()
 
@@ -125,7 +125,7 @@ def test_results_are_filtered_after_the_search(dataset):
     assert found[: len(every) // 4] == [each for each in every if each < 200][: len(every) // 4]
 
 
-def test_a_search_for_nothing_is_refused(dataset):
+def test_a_search_for_nothing_is_rejected(dataset):
     near = {"column": "v", "q": query(dataset)}
     for options in ({"k": 0}, {"k": 10, "depth": 9}):
         with pytest.raises(InvalidInputError):

@@ -67,7 +67,7 @@ def apply(dataset, step, number):
     st.booleans(),
     st.lists(st.sampled_from(STEPS), min_size=1, max_size=6),
 )
-def test_a_life_keeps_what_is_found_exact(kind, stable, steps):
+def test_results_stay_exact_after_any_sequence_of_operations(kind, stable, steps):
     with tempfile.TemporaryDirectory() as folder:
         dataset = lancelet.write_dataset(
             rows(0, 300, 1), folder, max_rows_per_file=100, enable_stable_row_ids=stable
@@ -113,7 +113,7 @@ def test_several_queries_are_answered_at_once(table):
         assert own == nearest(table, query, 4, nprobes=16)
 
 
-def test_fast_search_leaves_out_what_is_not_indexed(tmp_path):
+def test_fast_search_omits_unindexed_rows(tmp_path):
     dataset = lancelet.write_dataset(rows(0, 300, 2), str(tmp_path / "fast"))
     dataset.create_index("v", "IVF_FLAT", num_partitions=1)
     dataset = lancelet.write_dataset(rows(1000, 50, 4), dataset, mode="append")
@@ -154,7 +154,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"fragment_ids": [99]}, ValueError, "does not have these fragments"),
     ],
 )
-def test_input_that_cannot_be_built_is_refused(table, arguments, error, message):
+def test_input_that_cannot_be_built_is_rejected(table, arguments, error, message):
     given = {"column": "v", "index_type": "IVF_FLAT", "name": "other", **arguments}
     with pytest.raises(error, match=message):
         table.create_index(**given)

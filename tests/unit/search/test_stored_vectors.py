@@ -47,7 +47,7 @@ def test_rows_are_as_far_as_if_they_were_read(tmp_path, metric, dtype, with_null
     np.testing.assert_array_equal(found, expected)
 
 
-def test_nothing_is_read_of_vectors_that_lie_as_they_are(tmp_path, monkeypatch):
+def test_plainly_stored_vectors_are_compared_in_place(tmp_path, monkeypatch):
     dataset = table_at(tmp_path, vectors_of(300, "f4"), data_storage_version="2.1")
     snapshot = dataset._handle.snapshot
     field = snapshot.schema.field_by_path("v")

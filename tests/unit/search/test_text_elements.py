@@ -143,7 +143,7 @@ def test_queries_are_put_together_by_element(tmp_path):
     assert set(found(dataset, fox)) == {(1, 0)}
 
 
-def test_columns_stand_where_they_are_asked_for(tmp_path):
+def test_columns_are_in_the_requested_order(tmp_path):
     dataset = lancelet.write_dataset(table_of({0: ["fox"]}), str(tmp_path / "t.lance"))
 
     def names(columns, **options):

@@ -206,11 +206,11 @@ def live_once(path, seed, steps):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_queries_find_what_the_texts_say(tmp_path, seed):
+def test_queries_match_the_texts(tmp_path, seed):
     live_once(str(tmp_path / "table.lance"), seed, 7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 200))
-def test_queries_find_what_the_texts_say_in_many_lives(tmp_path, seed):
+def test_queries_match_the_texts_in_many_lives(tmp_path, seed):
     live_once(str(tmp_path / "table.lance"), seed, 10)

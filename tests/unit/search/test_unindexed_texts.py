@@ -53,7 +53,7 @@ def answers(path, **options):
 
 @pytest.mark.parametrize("options", [{}, {"filter": "id > 30", "prefilter": True}], ids=str)
 @pytest.mark.parametrize("together", [7, 40])
-def test_answers_are_the_same_however_rows_are_read(path, options, together):
+def test_results_do_not_depend_on_how_rows_are_read(path, options, together):
     whole = list(answers(path, **options))
     with (
         mock.patch.object(text_parts, "ROWS_TOGETHER", together),

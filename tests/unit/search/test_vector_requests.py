@@ -36,7 +36,7 @@ def test_a_column_cannot_be_named_query_index(tmp_path):
     assert nearest(dataset, queries[0]).num_rows == 3
 
 
-def test_a_measured_plan_says_how_many_rows_the_search_looked_at(tmp_path):
+def test_a_measured_plan_has_the_number_of_examined_rows(tmp_path):
     ours = lancelet.write_dataset(table(20), str(tmp_path))
     ours.delete("id = 0")
     wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), "k": 3}
@@ -52,7 +52,7 @@ def test_a_fast_search_without_an_index_finds_nothing(tmp_path):
         assert nearest(each, np.zeros(DIMENSION, np.float32), fast_search=True).num_rows == 0
 
 
-def test_as_many_partitions_are_made_as_are_asked_for_or_there_are_rows(tmp_path):
+def test_partitions_are_as_many_as_requested_or_as_rows(tmp_path):
     cases = (("IVF_FLAT", 100, 8), ("IVF_SQ", 5, 5), ("IVF_PQ", 600, 2))
     for kind, count, expected in cases:
         options = {"num_sub_vectors": 4} if kind == "IVF_PQ" else {}
@@ -135,7 +135,7 @@ def test_only_segments_that_were_chosen_are_searched(tmp_path):
         ({"q": []}, "at least one query vector"),
     ],
 )
-def test_input_that_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
+def test_input_that_cannot_be_searched_for_is_rejected(tmp_path, wrong, message):
     dataset = lancelet.write_dataset(table(5), str(tmp_path))
     wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wrong}
     with pytest.raises(ValueError, match=message):
@@ -163,7 +163,7 @@ def test_input_that_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
     ],
     ids=str,
 )
-def test_a_search_that_means_nothing_is_refused_as_the_reference_does(tmp_path, wanted, error):
+def test_a_search_that_means_nothing_is_rejected_as_the_reference_does(tmp_path, wanted, error):
     lancelet.write_dataset(table(9), str(tmp_path))
     asked = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wanted}
     for each in (lancelet, reference):

@@ -87,7 +87,7 @@ def test_plain_files_become_blobs(tmp_path):
         ls.convert(files, uri, source_format="files")
 
 
-def test_sources_that_cannot_be_meant_are_refused(folder, tmp_path):
+def test_sources_that_cannot_be_meant_are_rejected(folder, tmp_path):
     uri = tmp_path / "t.lance"
     with pytest.raises(InvalidInputError, match="source_format"):
         ls.convert(tmp_path / "none", uri)
@@ -108,7 +108,7 @@ def test_sources_that_cannot_be_meant_are_refused(folder, tmp_path):
         ls.convert(tmp_path / "nested", uri, source_format="parquet")
 
 
-def test_files_with_a_reserved_name_of_a_column_are_refused(tmp_path):
+def test_files_with_a_reserved_name_of_a_column_are_rejected(tmp_path):
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"_rowid": [1]}), tmp_path / "in" / "a.parquet")
     with pytest.raises(InvalidInputError, match="reserved"):

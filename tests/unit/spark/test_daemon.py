@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_the_daemon_forks_a_worker_that_has_imported_what_it_needs():
+def test_the_daemon_forks_workers_with_loaded_imports():
     command = [sys.executable, "-m", "lancelet.spark.daemon", "pyspark.worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         (port,) = struct.unpack("!i", daemon.stdout.read(4))

@@ -51,7 +51,7 @@ def uri(tmp_path):
     return path
 
 
-def test_a_scan_imports_neither_pandas_nor_what_changes_tables(uri):
+def test_a_scan_imports_neither_pandas_nor_write_modules(uri):
     unused = {"lancelet.spark.merging", "lancelet.upkeep.compact.run", "lancelet.dataset.dataset"}
     run(SCAN.format(uri=uri), unused)
 

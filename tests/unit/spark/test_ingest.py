@@ -1,4 +1,4 @@
-"""Files of a folder become rows with blobs."""
+"""Files of a folder are ingested as rows with blobs."""
 
 import lance
 import pytest
@@ -41,7 +41,7 @@ def test_every_file_is_a_row(folder, tmp_path, bytes_per_task, monkeypatch):
     assert lance.dataset(uri).count_rows() == 8
 
 
-def test_a_table_of_other_columns_is_refused(folder, tmp_path):
+def test_a_table_of_other_columns_is_rejected(folder, tmp_path):
     import pyarrow as pa
 
     uri = str(tmp_path / "t.lance")

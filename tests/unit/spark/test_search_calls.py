@@ -1,4 +1,4 @@
-"""A search that is taken apart for tasks: what they find together is what one scan finds."""
+"""Searches split into tasks have the results of one scan."""
 
 from dataclasses import replace
 from functools import partial
@@ -74,7 +74,7 @@ def test_segments_and_unindexed_fragments_are_searched_separately(uri, monkeypat
     assert (count, together["id"]) == (2, whole["id"])
 
 
-def test_what_depends_on_other_rows_is_one_search(uri):
+def test_postfiltered_searches_are_one_search(uri):
     assert found(uri, filter="id < 500", prefilter=False)[0] == 1
 
 

@@ -99,7 +99,7 @@ def test_a_read_returns_all_live_rows_in_order(table):
 
 
 @pytest.mark.parametrize("columns", ["name,id", '["name", "id"]', " name , id "])
-def test_columns_come_in_the_order_that_was_asked_for(table, columns):
+def test_columns_come_in_the_order_requested(table, columns):
     assert read(source(table, columns=columns)).column_names == ["name", "id"]
 
 
@@ -117,7 +117,7 @@ def test_the_schema_of_the_user_is_the_projection(table):
         (StructType([StructField("id", LongType(), nullable=False)]), SchemaMismatchError),
     ],
 )
-def test_a_schema_that_the_table_lacks_is_refused(table, schema, error):
+def test_a_schema_that_the_table_lacks_is_rejected(table, schema, error):
     with pytest.raises(error):
         source(table).reader(schema)
 
@@ -172,7 +172,7 @@ def test_splits_count_live_rows_by_their_bytes(uri):
     assert len(tasks_of(source(uri, split_bytes=str(size)).reader(source(uri).schema()))) == 1
 
 
-def test_columns_of_rows_are_there_when_asked_for(table):
+def test_columns_of_rows_are_there_on_request(table):
     options = dict.fromkeys(["with_row_id", "with_row_address", "with_row_versions"], "true")
     found = read(source(table, columns="id", **options))
     expected = lance.dataset(table).to_table(
@@ -205,7 +205,7 @@ def test_the_version_is_pinned_when_the_read_is_planned(table):
     assert rows == len(LIVE)
 
 
-def test_a_removed_version_is_an_error_that_says_so(table):
+def test_a_removed_version_is_a_specific_error(table):
     with pytest.raises(NotFoundError) as caught:
         source(table, version="99").schema()
     assert caught.value.facts["version"] == 99
@@ -237,7 +237,7 @@ def test_there_must_be_a_path_and_a_table(tmp_path):
         {"split_bytes": "0"},
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(table, options):
+def test_an_option_that_makes_no_sense_is_rejected(table, options):
     schema = source(table).schema()
     with pytest.raises(LanceletError):
         source(table, **options).reader(schema)
@@ -297,13 +297,13 @@ def test_small_batches_fill_pages(uri):
     assert [len(column.pages) for column in columns] == [1, 1]
 
 
-def test_files_are_cut_where_the_options_say(uri):
+def test_files_are_split_according_to_the_options(uri):
     write(source(uri, max_rows_per_file="30"), [ROWS])
     rows = [fragment.count_rows() for fragment in lance.dataset(uri).get_fragments()]
     assert rows == [30, 30, 30, 10]
 
 
-def test_options_and_metadata_say_how_a_new_table_is_stored(uri):
+def test_options_and_metadata_configure_new_tables(uri):
     rows = pa.table({"V": [[1.0, 2.0]], "w": [[1.0, 2.0, 3.0]], "Name": ["a"]})
     options = {
         "vector.v": "2",
@@ -324,7 +324,7 @@ def test_options_and_metadata_say_how_a_new_table_is_stored(uri):
     assert lancelet.dataset(uri).snapshot.transaction.commit_message == "made by hand"
 
 
-def test_what_was_read_is_written_with_the_same_vectors(uri, tmp_path):
+def test_read_vectors_are_written_unchanged(uri, tmp_path):
     lance.write_dataset(pa.table({"v": pa.array([[1, 2]], pa.list_(pa.float32(), 2))}), uri)
     schema = source(uri).schema()
     copy = str(tmp_path / "copy.lance")
@@ -332,7 +332,7 @@ def test_what_was_read_is_written_with_the_same_vectors(uri, tmp_path):
     assert lance.dataset(copy).schema.field("v").type == pa.list_(pa.float32(), 2)
 
 
-def test_a_table_decides_the_types_of_what_is_appended(uri):
+def test_appended_rows_get_the_types_of_the_table(uri):
     kinds = {"a": pa.uint8(), "b": pa.list_(pa.float16(), 2), "c": pa.large_string(),
              "d": pa.dictionary(pa.int32(), pa.string()), "e": pa.timestamp("ms")}  # fmt: skip
     values = {"a": 7, "b": [1.0, 2.0], "c": "x", "d": "y", "e": dt.datetime(2024, 1, 1)}  # noqa: DTZ001
@@ -351,7 +351,7 @@ def test_a_table_decides_the_types_of_what_is_appended(uri):
         (pa.table({"name": ["a"]}), "`id` is missing, but the column is not nullable"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_before_any_task(uri, rows, message):
+def test_rows_that_do_not_fit_are_rejected_before_any_task(uri, rows, message):
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
     lance.write_dataset(pa.table([[1], ["a"]], schema=schema), uri)
     with pytest.raises(SchemaMismatchError, match=message):
@@ -373,7 +373,7 @@ def test_two_writers_that_make_a_table_at_once_both_land(uri):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
-def test_a_write_does_not_change_another_table_at_its_place(uri, tmp_path, fate, overwrite):
+def test_a_write_does_not_change_another_table_at_its_path(uri, tmp_path, fate, overwrite):
     write(source(uri), [ROWS])
     writer = sent(source(uri).writer(spark_schema(ROWS.schema), overwrite))
     messages = [writer.write(iter(ROWS.to_batches()))]
@@ -397,7 +397,7 @@ def test_an_append_lands_where_the_version_that_it_read_was_cleaned_up(uri):
     assert sorted(ids(lance.dataset(uri).to_table())) == list(range(30))
 
 
-def test_an_option_for_a_column_that_is_not_there_is_refused(uri):
+def test_an_option_for_a_column_that_is_not_there_is_rejected(uri):
     with pytest.raises(InvalidInputError, match="does not have"):
         source(uri, **{"vector.x": "2"}).writer(spark_schema(ROWS.schema), False)
 
@@ -433,7 +433,7 @@ def test_a_tag_of_another_branch_is_read_where_that_branch_is(tmp_path):
         assert len(ids) == 10
 
 
-def test_a_column_with_the_name_of_row_ids_is_refused(uri, table):
+def test_a_column_with_the_name_of_row_ids_is_rejected(uri, table):
     frame = source(table, columns="id", with_row_id="true").schema()
     with pytest.raises(InvalidInputError, match="reserved") as caught:
         source(f"{uri}.copy").writer(frame, overwrite=False)
@@ -498,7 +498,7 @@ def test_text_is_the_place_of_a_blob_in_columns_made_of_bytes(tmp_path):
     assert [each.readall() for each in blobs] == [b"near", b"far"]
 
 
-def test_text_in_a_column_of_blobs_says_where_they_are(tmp_path):
+def test_text_in_a_blob_column_is_a_uri(tmp_path):
     uri, media = str(tmp_path / "t.lance"), tmp_path / "media"
     media.mkdir()
     (media / "a.bin").write_bytes(b"a" * 100_000)

@@ -59,7 +59,7 @@ def test_batches_become_partial_results():
     }
 
 
-def test_what_64_bits_cannot_hold_is_handed_over_row_by_row():
+def test_values_beyond_64_bits_are_passed_by_row():
     large = 2**62
     made = partial("SELECT sum(big), count(*) FROM t", {"big": [large, large, -large, None]})
     assert made.column(0).to_pylist() == [large, large, -large, None]

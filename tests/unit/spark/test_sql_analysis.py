@@ -283,6 +283,6 @@ def test_options_of_the_store_stand_behind_a_table():
         ("SELECT * FROM lance.`/t` WITH ('storage.a' = 'b' 'c' = 'd')", "expected COMMA or"),
     ],
 )
-def test_options_that_a_table_does_not_have_are_refused(text, message):
+def test_options_that_a_table_does_not_have_are_rejected(text, message):
     with pytest.raises(StatementError, match=message):
         located(text)

@@ -1,4 +1,4 @@
-"""The sink of a stream as Spark calls it: every batch once, whenever it comes again."""
+"""The streaming sink as called by Spark: repeated batches are written once."""
 
 import json
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_upserts_replace_rows_with_the_same_key(tmp_path, stable):
     assert found == {"id": [1, 2, 3, 4], "name": ["a", "b", "a", "b"]}
 
 
-def test_two_rows_of_a_batch_with_one_key_are_refused(tmp_path):
+def test_two_rows_of_a_batch_with_one_key_are_rejected(tmp_path):
     stream = Stream(tmp_path, upsert_on="id")
     with pytest.raises(InvalidInputError, match="same key"):
         stream.send(0, rows(1), rows(1))
@@ -166,13 +166,13 @@ def test_a_stream_needs_an_id(tmp_path):
         DefaultSource(CaseInsensitiveDict(given)).streamWriter(spark_schema(rows().schema), False)
 
 
-def test_rows_that_do_not_fit_are_refused_before_any_task(stream):
+def test_rows_that_do_not_fit_are_rejected_before_any_task(stream):
     stream.send(0, rows(1))
     with pytest.raises(SchemaMismatchError):
         stream.writer(pa.schema([("id", pa.string())]))
 
 
-def test_the_transaction_says_which_batch_it_was(stream):
+def test_the_transaction_records_its_batch(stream):
     stream.send(3, rows(1))
     import lancelet
 
@@ -214,7 +214,7 @@ def test_a_batch_for_the_log_has_each_key_once(tmp_path):
     assert LsmScanner.fresh(made).count_rows() == 2
 
 
-def test_rows_unsupported_by_a_log_are_refused_before_tasks_run(tmp_path):
+def test_rows_unsupported_by_a_log_are_rejected_before_tasks_run(tmp_path):
     stream, made = logged(tmp_path)
     with pytest.raises(InvalidInputError, match="log"):
         stream.writer(rows(1).schema)

@@ -69,7 +69,7 @@ def append(uri, start, stop):
     lance.write_dataset(rows(start, stop), uri, mode="append", max_rows_per_file=4)
 
 
-def test_a_stream_begins_with_all_rows_and_goes_on_with_new_ones(uri):
+def test_a_stream_begins_with_all_rows_and_continues_with_new_ones(uri):
     lance.dataset(uri).delete("id = 3")
     query = Query(uri)
     assert query.batch() == [0, 1, 2, *range(4, 10)]
@@ -130,7 +130,7 @@ def test_a_batch_reads_the_same_rows_when_it_comes_again(uri):
     assert query.read(start, end) == first == [0, 1, 2, 3]
 
 
-def test_a_limit_is_ignored_when_spark_asks_for_all(uri):
+def test_a_limit_is_ignored_when_spark_requests_all_rows(uri):
     query = Query(uri, **({"max_rows_per_batch": "1"} if HAS_LIMITS else {}))
     assert query.batch(ReadLimit()) == list(range(10))
 
@@ -172,7 +172,7 @@ def test_a_version_that_changed_rows_is_not_guessed_at(uri, on_change, expected)
 
 
 @pytest.mark.parametrize("on_change", ["skip", "read"])
-def test_rows_that_replaced_all_others_are_read_if_asked_for(uri, on_change):
+def test_rows_that_replaced_all_others_are_read_on_request(uri, on_change):
     query = Query(uri, on_change=on_change)
     query.batch()
     lance.write_dataset(rows(50, 52), uri, mode="overwrite")
@@ -224,17 +224,17 @@ def test_releases_before_limits_ask_for_the_end_alone(uri):
         {"max_rows_per_batch": "1", "max_bytes_per_batch": "1"},
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(uri, options):
+def test_an_option_that_makes_no_sense_is_rejected(uri, options):
     with pytest.raises(InvalidInputError):
         Query(uri, **options)
 
 
-def test_offsets_of_another_source_are_refused(uri):
+def test_offsets_of_another_source_are_rejected(uri):
     with pytest.raises(InvalidInputError, match="of another source"):
         Query(uri).reader.latestOffset({"file": 3}, None)
 
 
-def test_a_table_of_ours_is_read_alike(tmp_path):
+def test_a_table_of_ours_is_read_identically(tmp_path):
     uri = str(tmp_path / "ours.lance")
     lancelet.write_dataset(rows(0, 3), uri)
     query = Query(uri)
@@ -336,7 +336,7 @@ def test_changes_are_cut_into_batches_anywhere(followed, most):
     assert found == whole
 
 
-def test_images_have_both_values_and_the_columns_that_were_asked_for(followed):
+def test_images_have_both_values_and_the_columns_requested(followed):
     uri, options = followed
     lance.dataset(uri).add_columns({"later": "id * 10"})
     lance.dataset(uri).update({"n": "7"}, where="id = 2")

@@ -208,7 +208,7 @@ def test_every_plain_type_of_spark_has_the_arrow_type_that_spark_uses():
     assert arrow_schema(schema).equals(exact_schema(schema))
 
 
-def test_intervals_of_months_are_refused_by_name():
+def test_intervals_of_months_are_rejected_by_name():
     schema = spark.StructType([spark.StructField("c", spark.YearMonthIntervalType())])
     with pytest.raises(UnsupportedError):
         arrow_schema(schema)

@@ -131,7 +131,7 @@ def test_a_wrong_version_of_files_is_corrected_at_the_next_commit(tmp_path):
     assert lance.dataset(root).data_storage_version == "2.0"
 
 
-def test_a_table_that_mixes_the_oldest_files_with_others_is_refused(location):
+def test_a_table_that_mixes_the_oldest_files_with_others_is_rejected(location):
     made = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3)).manifest
     (fragment,) = made.fragments
     (file,) = fragment.files
@@ -144,7 +144,7 @@ def test_a_table_that_mixes_the_oldest_files_with_others_is_refused(location):
         with_actual_version(mixed)
 
 
-def test_files_of_another_version_are_flagged_and_0_1_is_refused(location):
+def test_files_of_another_version_are_flagged_and_0_1_is_rejected(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     (fragment,) = first.fragments
     for version, flagged in ((FileVersion.V2_0, True), (first.manifest.data_version, False)):
@@ -294,7 +294,7 @@ def generations(snapshot):
     return {UUID(bytes=e.shard_id.uuid): e.generation for e in details.compacted_sstables}
 
 
-def test_versions_that_were_cleaned_up_or_say_nothing_call_for_a_retry(location):
+def test_removed_or_unrecorded_versions_require_a_retry(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     second = commit_next(first, ReserveFragments(1))
     commit_next(second, ReserveFragments(1))
@@ -332,7 +332,7 @@ def test_an_overwrite_without_retries_must_follow_its_read_version(location):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_input_that_cannot_be_applied_is_refused(location, operation, error):
+def test_input_that_cannot_be_applied_is_rejected(location, operation, error):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     if error is None:
         assert commit_next(first, operation).schema == SIMPLE_SCHEMA

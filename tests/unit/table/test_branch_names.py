@@ -32,7 +32,7 @@ def open_branch(uri, name):
 @pytest.mark.parametrize(
     "name", ["_wip", "team/_tmp", "data/exp1", "data", "_versions", "tree", "a/b", "plain", "br-ä"]
 )
-def test_cleaning_up_the_main_table_keeps_what_branches_borrow(uri, name):
+def test_cleaning_up_the_main_table_retains_files_of_branches(uri, name):
     lancelet.dataset(uri).create_branch(name)
     lancelet.write_dataset(ROWS, uri, mode="overwrite")
     clean(lancelet.dataset(uri))

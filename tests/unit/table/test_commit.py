@@ -57,7 +57,7 @@ def delete_offsets(location, snapshot, offsets, **options):
 
 
 @pytest.mark.parametrize("stable_row_ids", [False, True])
-def test_the_reference_reads_what_was_committed_and_goes_on(location, stable_row_ids):
+def test_the_reference_reads_what_was_committed_and_continues(location, stable_row_ids):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 10), stable_row_ids=stable_row_ids)
     append_rows(location, first, simple_rows(10, 15))
     theirs = lance.dataset(location.uri)
@@ -209,7 +209,7 @@ def test_config_changes_of_different_keys_are_joined(location):
         commit(location, new_transaction(first.version, operation))
 
 
-def test_transactions_say_what_was_committed(location):
+def test_transactions_record_what_was_committed(location):
     snapshot = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     found = snapshot.transaction
     assert isinstance(found.operation, Overwrite)

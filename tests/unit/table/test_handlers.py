@@ -252,7 +252,7 @@ def test_a_race_that_is_lost_every_time_is_contention(tmp_path):
         )
 
 
-def test_an_outcome_that_stays_unknown_is_said_to_be(tmp_path):
+def test_an_unknown_outcome_is_reported(tmp_path):
     class Silent(PutIfAbsent):
         def publish(self, store, path, data, *, version):
             raise CommitOutcomeUnknownError("silence", at=(store.uri, path, len(data), version))
@@ -334,7 +334,7 @@ def test_a_delayed_writer_does_not_treat_a_table_as_dropped(tmp_path, monkeypatc
     assert location.handler.find_latest(location.store).version == 3
 
 
-def test_a_stale_handle_goes_on_where_versions_were_cleaned_up(tmp_path):
+def test_a_stale_handle_continues_where_versions_were_cleaned_up(tmp_path):
     options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
     uri = str(tmp_path / "t")
     stale = lancelet.write_dataset(pa.table({"id": [1, 2]}), uri, storage_options=options)

@@ -156,7 +156,7 @@ def test_a_change_of_names_that_is_cut_short_reads_and_is_finished(tmp_path, fau
     assert request > 8
 
 
-def test_names_of_both_schemes_are_refused_with_the_way_out(tmp_path):
+def test_names_of_both_schemes_are_rejected_with_the_way_out(tmp_path):
     """As another library leaves them that was cut short; it refuses them too."""
     location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
     options = CommitOptions(naming=ManifestNaming.V1)
@@ -219,7 +219,7 @@ def test_committed_manifests_are_not_read_back():
     assert read.stored == published.stored
 
 
-def test_an_unsound_transaction_in_a_manifest_is_looked_up_in_its_file(tmp_path):
+def test_an_invalid_transaction_in_a_manifest_is_looked_up_in_its_file(tmp_path):
     location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
     created = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     expected = created.transaction

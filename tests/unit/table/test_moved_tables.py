@@ -57,7 +57,7 @@ def test_a_base_that_is_there_is_the_one_that_is_read(tmp_path):
         lancelet.dataset(clone).to_table()
 
 
-def test_a_base_says_where_it_is_now(tmp_path):
+def test_a_base_has_its_current_path(tmp_path):
     uri, hot, cold = (str(tmp_path / name) for name in ("t.lance", "hot", "cold"))
     dataset = lancelet.write_dataset(
         ROWS, uri, initial_bases=[DatasetBasePath(hot, name="hot")], target_bases=["hot"]
@@ -79,7 +79,7 @@ def test_a_base_says_where_it_is_now(tmp_path):
 @pytest.mark.parametrize(
     "paths", [{}, {7: "x"}, {"none": "x"}, {1: "x", "hot": "y"}, {1: "same", 2: "same"}]
 )
-def test_base_paths_that_make_no_sense_are_refused(tmp_path, paths):
+def test_base_paths_that_make_no_sense_are_rejected(tmp_path, paths):
     bases = [DatasetBasePath(str(tmp_path / name), name=name) for name in ("hot", "cold")]
     dataset = lancelet.write_dataset(ROWS, str(tmp_path / "t.lance"), initial_bases=bases)
     with pytest.raises(InvalidInputError):
@@ -87,7 +87,7 @@ def test_base_paths_that_make_no_sense_are_refused(tmp_path, paths):
     assert dataset.version == 1
 
 
-def test_a_clone_keeps_the_name_by_which_its_source_was_asked_for(tmp_path):
+def test_a_clone_stores_the_given_source_name(tmp_path):
     uri = str(tmp_path / "s.lance")
     dataset = lancelet.write_dataset(ROWS, uri)
     dataset.tags.create("v1", 1)

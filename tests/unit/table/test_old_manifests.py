@@ -118,7 +118,7 @@ def test_attached_data_and_a_tag_belong_to_their_version_alone(uri):
     assert clone.snapshot.manifest.version_aux_data == 0
 
 
-def test_two_fields_of_one_column_are_refused(uri):
+def test_two_fields_of_one_column_are_rejected(uri):
     write(uri)
     edit(
         uri,
@@ -133,7 +133,7 @@ def test_two_fields_of_one_column_are_refused(uri):
 
 
 @pytest.mark.parametrize("version", [None, 2])
-def test_stable_row_ids_without_sequences_are_refused(uri, version):
+def test_stable_row_ids_without_sequences_are_rejected(uri, version):
     write(uri, enable_stable_row_ids=True)
     edit(uri, lambda each: replace(each, row_ids=None))
     with pytest.raises(ValueError, match="All fragments must have row ids"):
@@ -254,7 +254,7 @@ def test_files_have_the_names_of_the_layout(uri):
 
 
 @pytest.mark.parametrize("change", ["append", "update", "merge"])
-def test_next_row_id_of_an_existing_row_is_refused(uri, change):
+def test_next_row_id_of_an_existing_row_is_rejected(uri, change):
     write(uri, enable_stable_row_ids=True)
     edit(uri, manifest=lambda whole: replace(whole, next_row_id=4))
     dataset = lancelet.dataset(uri)

@@ -72,7 +72,7 @@ def test_a_tag_is_made_moved_and_removed(main):
         create_tag(main, "v2", 1, branch="nowhere")
 
 
-def test_what_is_written_to_a_branch_is_not_in_the_main_table(main):
+def test_writes_to_a_branch_do_not_change_the_main_table(main):
     branch = create_branch(main, "dev/x", open_snapshot(main, 1))
     assert (branch.version, branch.num_rows, branch.manifest.branch) == (1, 3, "dev/x")
     latest = append_rows(branch.location, branch, simple_rows(9, 10))
@@ -120,7 +120,7 @@ def test_a_branch_that_is_needed_stays(main):
     assert open_snapshot(main).num_rows == 5
 
 
-def test_a_branch_goes_without_those_that_lie_inside(main):
+def test_deleting_a_branch_retains_nested_branches(main):
     outer = create_branch(main, "dev", open_snapshot(main))
     append_rows(outer.location, outer, simple_rows(7, 8))
     create_branch(main, "dev/x", open_snapshot(main))

@@ -34,7 +34,7 @@ def clean_up(uri, options=None):
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_version_that_was_cleaned_up_is_named_with_what_to_do(tmp_path, name):
+def test_a_removed_version_is_reported_with_a_suggestion(tmp_path, name):
     uri = str(tmp_path / "t")
     reader = lancelet.write_dataset(ROWS, uri, max_rows_per_file=30)
     reader.delete("k = 1")
@@ -92,7 +92,7 @@ def test_a_version_whose_manifest_got_another_name_is_there(tmp_path):
     assert not isinstance(caught.value, VersionNotFoundError)
 
 
-def test_a_tag_of_a_version_that_is_being_cleaned_up_says_so(tmp_path):
+def test_a_tag_of_a_version_that_is_being_cleaned_up_is_reported(tmp_path):
     dataset = lancelet.write_dataset(ROWS, str(tmp_path / "t"))
     dataset.delete("k = 1")
     record_removals(dataset.snapshot.location.store, {1: "0-x.txn"})

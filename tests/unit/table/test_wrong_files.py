@@ -30,7 +30,7 @@ def only(folder: Path, pattern: str) -> Path:
     return found
 
 
-def test_a_data_file_of_another_size_is_refused(tmp_path):
+def test_a_data_file_of_another_size_is_rejected(tmp_path):
     table(tmp_path / "t", 0, 6)
     table(tmp_path / "u", 0, 9)
     wrong = only(tmp_path / "u", "data/*")
@@ -85,7 +85,7 @@ def put_in_place_of(own: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-def test_a_data_file_of_the_same_size_is_refused(tmp_path, version):
+def test_a_data_file_of_the_same_size_is_rejected(tmp_path, version):
     alike(tmp_path / "t", 0, data_storage_version=version)
     alike(tmp_path / "u", COUNT, data_storage_version=version)
     put_in_place_of(only(tmp_path / "t", "data/*"), only(tmp_path / "u", "data/*"))
@@ -103,7 +103,7 @@ def test_data_files_of_many_small_fragments_are_distinguished(tmp_path):
         opened_anew(tmp_path / "t").to_table()
 
 
-def test_a_file_of_added_columns_of_the_same_size_is_refused(tmp_path):
+def test_a_file_of_added_columns_of_the_same_size_is_rejected(tmp_path):
     for name, first in (("t", 0), ("u", COUNT)):
         alike(tmp_path / name, first).add_columns({"b": "a + 1"})
     own, other = (sorted((tmp_path / name / "data").iterdir()) for name in "tu")
@@ -115,7 +115,7 @@ def test_a_file_of_added_columns_of_the_same_size_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("step", [2, 1], ids=["arrow", "bitmap"])
-def test_a_deletion_file_of_the_same_size_is_refused(tmp_path, step):
+def test_a_deletion_file_of_the_same_size_is_rejected(tmp_path, step):
     count = 12_000
     rows = pa.table({"a": range(count)})
     for name, rest in (("t", 0), ("u", 1)):

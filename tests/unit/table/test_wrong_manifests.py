@@ -48,7 +48,7 @@ USES = {
 
 @pytest.mark.parametrize("target", [VERSIONS, VERSIONS + 1])
 @pytest.mark.parametrize("use", USES)
-def test_old_manifest_under_the_newest_name_is_refused(table, use, target):
+def test_old_manifest_under_the_newest_name_is_rejected(table, use, target):
     copy_manifest(table, 2, target)
     with pytest.raises(
         WrongManifestError, match=f"contains version 2, but its name is that of version {target}"
@@ -88,7 +88,7 @@ OLD_USES = {
 
 
 @pytest.mark.parametrize("use", OLD_USES)
-def test_manifest_under_the_name_of_an_older_version_is_refused(table, use):
+def test_manifest_under_the_name_of_an_older_version_is_rejected(table, use):
     lancelet.dataset(table[0]).tags.create("tagged", 3)
     copy_manifest(table, 1, 3)
     with pytest.raises(

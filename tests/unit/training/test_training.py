@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import lancelet
 from lancelet import training
 from lancelet.errors import FieldNotFoundError, InvalidInputError
-from lancelet.training.loader import steps_of
+from lancelet.training.loader import iter_steps
 from lancelet.training.shuffle import ByClumps, ByRows, mixed_key, permuted
 
 ROWS = 997
@@ -81,7 +81,7 @@ def test_clumps_stay_together_and_every_row_comes_once(sizes, seed):
     st.sampled_from(["pad", "cut"]),
 )
 def test_ranks_have_equal_steps_and_all_places_between_them(length, batch, world, uneven):
-    slices = [list(steps_of(length, 0, batch, rank, world, uneven)) for rank in range(world)]
+    slices = [list(iter_steps(length, 0, batch, rank, world, uneven)) for rank in range(world)]
     shapes = [[len(step.positions) for step in steps] for steps in slices]
     assert all(shape == shapes[0] for shape in shapes)
     seen = np.concatenate([step.positions for steps in slices for step in steps] or [[]])
@@ -101,7 +101,9 @@ def test_ranks_have_equal_steps_and_all_places_between_them(length, batch, world
     batch=st.integers(1, 200),
     stops=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.integers(1, 99)), max_size=3),
 )
-def test_a_run_goes_on_with_other_ranks_and_batches(table, shuffle, condition, world, batch, stops):
+def test_a_run_continues_with_other_ranks_and_batches(
+    table, shuffle, condition, world, batch, stops
+):
     size = {"clump_size": 16} if shuffle == "clumps" else {}
     plan = training.plan(table, columns=["id"], filter=condition, shuffle=shuffle, seed=3, **size)
     whole = flat(ids(plan.loader(64)))
@@ -160,7 +162,7 @@ def test_order_does_not_depend_on_threads_or_budget(table):
         assert ids(plan.loader(10, num_threads=threads, prefetch_bytes=budget)) == wanted
 
 
-def test_what_is_read_ahead_fits_the_budget(table):
+def test_read_ahead_fits_the_budget(table):
     lock, under_way, most = threading.Lock(), [0], [0]
 
     class Counted:
@@ -181,7 +183,7 @@ def test_what_is_read_ahead_fits_the_budget(table):
     assert most[0] <= 4
 
 
-def test_what_is_read_ahead_fits_the_budget_as_decoded():
+def test_decoded_read_ahead_fits_the_budget():
     lock, under_way, most = threading.Lock(), [0], [0]
 
     class Counted:
@@ -268,7 +270,7 @@ def test_strata_are_divided_before_a_filter_and_whatever_order_rows_lie_in(tmp_p
     assert part("valid") == whole
 
 
-def test_weights_and_classes_are_drawn_as_asked(table):
+def test_weights_and_classes_are_drawn_as_requested(table):
     balanced = training.plan(table, columns=["id", "group"], balance_by="group", samples=7000)
     groups = flat(batch["group"].to_pylist() for batch in balanced.loader(500))
     counts = np.unique(groups, return_counts=True)[1]
@@ -290,7 +292,7 @@ def test_rows_are_chosen_by_id(table):
     assert sorted(flat(ids(plan.loader(2)))) == [7, 100, 900]
 
 
-def test_mixtures_come_by_weights_and_go_on(table):
+def test_mixtures_follow_weights_and_resume(table):
     low = training.plan(table, columns=["id"], filter="id < 100")
     high = training.plan(table, columns=["id"], filter="id >= 900")
     mixture = training.mix([low, high], [3, 1], samples=400, seed=5)
@@ -369,7 +371,7 @@ def test_windows_are_rows_that_follow_each_other(table):
     ]
 
 
-def test_batches_come_in_the_form_asked_for(table):
+def test_batches_come_in_the_form_requested(table):
     plan = training.plan(table, columns=["id", "v", "blob", "group"], shuffle="none")
     (batch, *_) = plan.loader(5, to="numpy", decode={"blob": lambda value: len(bytes(value))})
     assert batch["v"].tolist() == [[i, i + 0.5] for i in range(5)]
@@ -512,7 +514,7 @@ def test_a_state_is_of_one_table(tmp_path):
         make(other).loader(3).load_state_dict(state)
 
 
-def test_a_run_goes_on_only_with_the_same_rows_and_weights(table):
+def test_a_run_continues_only_with_the_same_rows_and_weights(table):
     for name, first, other in (
         ("row_ids", [1, 2], [1, 3]),
         ("weights", [2.0, 1.0, *[1.0] * 995], [0.0, 2.0, *[1.0] * 995]),
@@ -541,7 +543,7 @@ def test_a_run_goes_on_only_with_the_same_rows_and_weights(table):
         {"split_seed": 3},
     ],
 )
-def test_wrong_options_are_refused(table, wrong):
+def test_wrong_options_are_rejected(table, wrong):
     with pytest.raises(InvalidInputError):
         training.plan(table, **wrong)
     with pytest.raises(FieldNotFoundError):
@@ -562,7 +564,7 @@ def test_wrong_options_are_refused(table, wrong):
         {"epoch": -1},
     ],
 )
-def test_wrong_options_of_loaders_are_refused(table, wrong):
+def test_wrong_options_of_loaders_are_rejected(table, wrong):
     with pytest.raises(InvalidInputError):
         training.plan(table).loader(**{"batch_size": 1, **wrong})
     with pytest.raises(TypeError):

@@ -79,7 +79,7 @@ def test_row_ids_stay_when_files_are_joined():
         (lambda dataset: dataset.add_columns({"twice": "id * 2"}), "several files"),
     ],
 )
-def test_what_cannot_be_joined_is_encoded_or_refused(prepare, reason):
+def test_unjoinable_pages_are_encoded_or_rejected(prepare, reason):
     dataset = write(f"memory://copy/{uuid.uuid4()}", sizes=(10, 20))
     prepare(dataset)
     before = dataset.to_table().to_pylist()

@@ -227,7 +227,7 @@ def test_row_ids_that_are_given_twice_are_found(table):
     ]
 
 
-def test_row_ids_that_are_missing_are_refused_and_not_made_up(tmp_path):
+def test_row_ids_that_are_missing_are_rejected_and_not_made_up(tmp_path):
     """The reference does not open such a table."""
     uri = str(tmp_path / "t")
     written = lancelet.write_dataset(

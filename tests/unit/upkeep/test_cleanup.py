@@ -289,7 +289,7 @@ def test_a_version_that_is_restored_meanwhile_keeps_its_files(tmp_path):
     assert again.to_table().equals(expected)
 
 
-def test_commits_clean_up_when_the_config_says_so(tmp_path):
+def test_commits_clean_up_as_configured(tmp_path):
     uri = str(tmp_path)
     options = {"interval": 3, "older_than_seconds": 0}
     write(rows(0, 10), uri, "create", auto_cleanup_options=options)
@@ -308,7 +308,7 @@ def test_commits_clean_up_when_the_config_says_so(tmp_path):
     assert lancelet.dataset(uri).version == dataset.version
 
 
-def test_a_version_on_no_branch_cleans_up_what_the_newest_would(tmp_path):
+def test_cleanup_from_a_detached_version_matches_the_latest(tmp_path):
     dataset = changed(str(tmp_path))
     operation = lancelet.LanceOperation.Append([])
     detached = lancelet.LanceDataset.commit(
@@ -350,7 +350,7 @@ def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty
 
 
 @pytest.mark.parametrize("late", [{1}, {2}, {1, 2}])
-def test_what_a_clone_needs_stays_when_its_listed_versions_go(tmp_path, monkeypatch, late):
+def test_files_of_a_clone_are_retained_when_its_versions_are_removed(tmp_path, monkeypatch, late):
     """The clone is changed and cleaned up while the one who cleans up the table is stopped."""
     dataset = write(rows(0, 10), str(tmp_path / "t"), "create")
     clone = dataset.shallow_clone(str(tmp_path / "clone"), 1)
@@ -407,7 +407,7 @@ def test_a_version_that_goes_after_it_was_listed_is_left_out(tmp_path, monkeypat
         ("retain_versions", "9" * 20, False),
     ],
 )
-def test_a_commit_is_made_whatever_its_settings_of_cleanup_say(tmp_path, name, text, is_refused):
+def test_a_commit_succeeds_with_any_cleanup_settings(tmp_path, name, text, is_refused):
     dataset = write(rows(0, 10), tmp_path, "create")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -209,7 +209,7 @@ def test_without_anything_to_do_there_is_no_version(tmp_path):
     assert metrics == lancelet.optimize.CompactionMetrics()
 
 
-def test_a_dry_run_says_what_would_be_written_and_writes_nothing(tmp_path):
+def test_a_dry_run_reports_what_would_be_written_and_writes_nothing(tmp_path):
     dataset = make(str(tmp_path / "t"), [10] * 6)
     behind = lancelet.dataset(dataset.uri, version=6)
     before = sorted(path for path in tmp_path.rglob("*"))
@@ -298,7 +298,7 @@ def test_deferring_needs_rows_without_stable_ids(tmp_path):
     assert dataset.version == 4
 
 
-def test_a_version_of_another_family_is_refused(tmp_path):
+def test_a_version_of_another_family_is_rejected(tmp_path):
     dataset = make(str(tmp_path / "t"), [10] * 4)
     with pytest.raises(InvalidInputError, match="cannot combine files"):
         dataset.optimize.compact_files(data_storage_version="0.1")
@@ -391,7 +391,7 @@ def test_an_index_is_dropped_that_another_remapped(tmp_path):
     assert lancelet.dataset(stale.uri).describe_indices() == []
 
 
-def test_a_compaction_changes_no_other_table_at_its_place(tmp_path):
+def test_a_compaction_changes_no_other_table_at_its_path(tmp_path):
     uri = tmp_path / "t"
     lancelet.write_dataset(pa.table({"id": [1, 2]}), uri).insert(pa.table({"id": [3]}))
     dataset = lancelet.dataset(uri)

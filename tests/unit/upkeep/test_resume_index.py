@@ -103,7 +103,7 @@ def folders(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_a_build_that_was_stopped_goes_on_with_the_part_it_was_at(path, kind):
+def test_a_build_that_was_stopped_continues_with_the_part_it_was_at(path, kind):
     with pytest.raises(StoppedError):
         build(path, kind, Watch(parts_max=4))
     assert not lancelet.dataset(path).describe_indices()
@@ -117,7 +117,7 @@ def test_a_build_that_was_stopped_goes_on_with_the_part_it_was_at(path, kind):
     assert len(left) <= 1
 
 
-def test_a_build_that_was_killed_goes_on_with_the_part_it_was_at(path):
+def test_a_build_that_was_killed_continues_with_the_part_it_was_at(path):
     child = subprocess.Popen([sys.executable, "-c", DIES, path], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"begun\n"
@@ -160,7 +160,7 @@ def test_a_part_that_is_damaged_is_built_again(path, damage):
     check_answers(path, "BTREE")
 
 
-def test_a_note_that_is_damaged_says_nothing(path):
+def test_a_damaged_record_is_ignored(path):
     with pytest.raises(StoppedError):
         build(path, "BTREE", Watch(parts_max=5))
     next(Path(path, "_indices").rglob("part.binpb")).write_bytes(b"\xff")

@@ -87,17 +87,19 @@ def _repeating(
 
 def _in_shape(
     stored: Schema,
-    presents: Iterable[pa.RecordBatch],
+    existing_batches: Iterable[pa.RecordBatch],
     supply: RowSupply,
     deleted: DeletionVector,
 ) -> Iterator[pa.RecordBatch]:
     start = 0
-    for present in presents:
-        mask = deleted.live_within(start, start + present.num_rows)
-        start += present.num_rows
+    for existing_batch in existing_batches:
+        mask = deleted.live_within(start, start + existing_batch.num_rows)
+        start += existing_batch.num_rows
         values = supply.take_batch(int(mask.sum()))
         arrays = [
-            expand_field(field, values.column(field.name), _column(present, field.name), mask)
+            expand_field(
+                field, values.column(field.name), _column(existing_batch, field.name), mask
+            )
             for field in stored.fields
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(stored.names))

@@ -19,7 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from lancelet import change
-from lancelet.dataset.arguments import checks_kinds, documents_results, previews_dataset
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews_dataset
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError
@@ -70,7 +71,6 @@ class VersionRef(TypedDict):
     version: int
 
 
-@documents_results
 class Tags:
     """The tags of a table."""
 
@@ -121,7 +121,7 @@ class Tags:
         """
         return _ordered(self.list(), order, lambda tag: tag["version"])
 
-    @checks_kinds
+    @checks_types
     def get_version(self, tag: str) -> int:
         """Return the version number of a tag.
 
@@ -142,7 +142,7 @@ class Tags:
         """
         return refs.get_tag(_main(self._dataset), tag).version
 
-    @checks_kinds
+    @checks_types
     def create(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -152,6 +152,9 @@ class Tags:
             tag: The name.
             reference: The version; by default the checked-out one.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             AlreadyExistsError: If the name already exists.
@@ -167,7 +170,7 @@ class Tags:
         create = partial(refs.create_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "CreateTag", create, dry_run=dry_run)
 
-    @checks_kinds
+    @checks_types
     def update(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -177,6 +180,9 @@ class Tags:
             tag: The name.
             reference: The version; by default the checked-out one.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -193,13 +199,16 @@ class Tags:
         update = partial(refs.update_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "UpdateTag", update, dry_run=dry_run)
 
-    @checks_kinds
+    @checks_types
     def delete(self, tag: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Delete a tag. The version is not deleted.
 
         Args:
             tag: The name.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -213,7 +222,7 @@ class Tags:
         delete = partial(refs.delete_tag, name=tag)
         return _done(self._dataset, "DeleteTag", delete, dry_run=dry_run)
 
-    @checks_kinds
+    @checks_types
     def replace_metadata(
         self, tag: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -223,6 +232,9 @@ class Tags:
             tag: The name.
             metadata: The new metadata.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -237,7 +249,6 @@ class Tags:
         return _done(self._dataset, "ReplaceTagMetadata", replace, dry_run=dry_run)
 
 
-@documents_results
 class Branches:
     """The branches of a table."""
 
@@ -323,13 +334,16 @@ class Branches:
             )
         return self._dataset.at(forward(_main(self._dataset)))
 
-    @checks_kinds
+    @checks_types
     def delete(self, branch: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Delete a branch with its files.
 
         Args:
             branch: The name.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If the branch does not exist.
@@ -344,7 +358,7 @@ class Branches:
         delete = partial(refs.delete_branch, name=branch)
         return _done(self._dataset, "DeleteBranch", delete, dry_run=dry_run)
 
-    @checks_kinds
+    @checks_types
     def replace_metadata(
         self, branch: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -354,6 +368,9 @@ class Branches:
             branch: The name.
             metadata: The new metadata.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If the tag or branch does not exist.
@@ -399,7 +416,7 @@ class RefMethods:
         return [VersionRef(version=entry.version) for entry in entries]
 
     @previews_dataset
-    @checks_kinds
+    @checks_types
     def create_branch(
         self,
         branch: str,

@@ -119,6 +119,9 @@ class HistoryMethods:
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
 

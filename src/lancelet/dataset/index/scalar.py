@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from lancelet import index as kinds
 from lancelet import upkeep
 from lancelet.bitmap import Bitmap
-from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
@@ -92,7 +92,7 @@ class IndexMethods:
 
     _handle: Handle
 
-    @checks_kinds
+    @checks_types
     def create_scalar_index(
         self,
         column: str,
@@ -134,6 +134,9 @@ class IndexMethods:
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: If True, return a `ChangeReport` without committing.
             parameters: Further parameters of the index kind.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -185,6 +188,9 @@ class IndexMethods:
             request: The options.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Example:
             ```python
             from lancelet.upkeep.indexing.optimize import OptimizeIndices
@@ -203,13 +209,16 @@ class IndexMethods:
         )
         return None
 
-    @checks_kinds
+    @checks_types
     def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove an index.
 
         Args:
             name: The name of the index.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             IndexNotFoundError: If the index does not exist.
@@ -243,7 +252,7 @@ class IndexMethods:
         )
         snapshot = self._handle.snapshot
         ordered = sorted(remapped_indices(snapshot), key=lambda index: index.name)
-        return [_information(snapshot, index) for index in ordered]
+        return [_index_information(snapshot, index) for index in ordered]
 
     def describe_indices(self) -> list[IndexDescription]:
         """Return all indices with their segments.
@@ -264,7 +273,7 @@ class IndexMethods:
             by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 
-    @checks_kinds
+    @checks_types
     def prewarm_index(
         self,
         name: str,
@@ -291,7 +300,7 @@ class IndexMethods:
         chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
         upkeep.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
 
-    @checks_kinds
+    @checks_types
     def index_statistics(self, index_name: str) -> dict[str, Any]:
         """Deprecated: use `dataset.stats.index_stats`.
 
@@ -365,7 +374,7 @@ def parse_uuid(text: str) -> uuid.UUID:
         raise InvalidInputError(f"Invalid UUID: {text}") from error
 
 
-def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
+def _index_information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
     return IndexInformation(
         name=index.name,
         type=upkeep.indexing.describe.index_title(index),

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import index as kinds
 from lancelet import upkeep
-from lancelet.dataset.arguments import checks_kinds, previews_dataset
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.scalar import index_request, parse_uuid, with_scope
 from lancelet.dataset.index.values import Index, index_from_user, index_to_user
-from lancelet.dataset.index.vector_request import VectorIndexArguments
+from lancelet.dataset.index.vector_request import VectorIndexArguments, read_assigned_partitions
 from lancelet.dataset.show.progress import IndexProgress, by_stages
 from lancelet.errors import InvalidInputError
 from lancelet.table.commit import check_table_exists
@@ -36,7 +37,7 @@ class IndexSegmentMethods:
 
     _handle: Handle
 
-    @checks_kinds
+    @checks_types
     def create_index_uncommitted(
         self,
         column: str | Sequence[str],
@@ -44,10 +45,10 @@ class IndexSegmentMethods:
         name: str | None = None,
         metric: str = "L2",
         replace: bool = False,
-        num_partitions: int | None = None,
+        num_partitions: float | None = None,
         ivf_centroids: Any = None,
         pq_codebook: Any = None,
-        num_sub_vectors: int | None = None,
+        num_sub_vectors: float | None = None,
         accelerator: Any = None,
         index_cache_size: int | None = None,
         shuffle_partition_batches: int | None = None,
@@ -60,7 +61,7 @@ class IndexSegmentMethods:
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         *,
-        target_partition_size: int | None = None,
+        target_partition_size: float | None = None,
         streaming_sample_rate: int | None = None,
         streaming_coreset_rate: int | None = None,
         streaming_refine_passes: int | None = None,
@@ -120,7 +121,8 @@ class IndexSegmentMethods:
             dataset.commit_existing_index_segments("id_idx", "id", segments)
             ```
         """
-        given = dict(locals())
+        del shuffle_partition_batches, shuffle_partition_concurrency, filter_nan  # no effect
+        del streaming_sample_rate, streaming_coreset_rate, streaming_refine_passes, index_cache_size
         if fragment_ids is None:
             raise InvalidInputError(
                 "create_index_uncommitted requires fragment_ids for distributed index build"
@@ -136,7 +138,29 @@ class IndexSegmentMethods:
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(upkeep.indexing.build.build_segment(snapshot, scoped))
-        arguments = VectorIndexArguments.of(given, cast("LanceDataset", self))
+        arguments = VectorIndexArguments(
+            column,
+            index_type,
+            name,
+            metric,
+            replace=replace,
+            ivf_centroids=ivf_centroids,
+            ivf_centroids_file=ivf_centroids_file,
+            pq_codebook=pq_codebook,
+            rabitq_model=rabitq_model,
+            train=train,
+            fragment_ids=fragment_ids,
+            index_uuid=index_uuid,
+            skip_transpose=skip_transpose,
+            assigned=read_assigned_partitions(precomputed_partition_dataset, storage_options),
+            progress_callback=progress_callback,
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
+            },
+        ).trained_on(accelerator, cast("LanceDataset", self))
         built = upkeep.indexing.vectors.build_vector_segment(
             snapshot, arguments.request(snapshot.schema)
         )

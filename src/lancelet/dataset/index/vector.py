@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet import upkeep
-from lancelet.dataset.arguments import checks_kinds, previews_dataset
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.values import IvfCentroids
-from lancelet.dataset.index.vector_request import VectorIndexArguments
+from lancelet.dataset.index.vector_request import VectorIndexArguments, read_assigned_partitions
 from lancelet.dataset.show.progress import ProgressOption, by_stages, shown
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 
@@ -33,7 +34,7 @@ class VectorIndexMethods:
     _handle: Handle
 
     @previews_dataset
-    @checks_kinds
+    @checks_types
     def create_index(
         self,
         /,
@@ -42,10 +43,10 @@ class VectorIndexMethods:
         name: str | None = None,
         metric: str = "L2",
         replace: bool = False,
-        num_partitions: int | None = None,
+        num_partitions: float | None = None,
         ivf_centroids: Any = None,
         pq_codebook: Any = None,
-        num_sub_vectors: int | None = None,
+        num_sub_vectors: float | None = None,
         accelerator: Any = None,
         index_cache_size: int | None = None,
         shuffle_partition_batches: int | None = None,
@@ -58,7 +59,7 @@ class VectorIndexMethods:
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         *,
-        target_partition_size: int | None = None,
+        target_partition_size: float | None = None,
         streaming_sample_rate: int | None = None,
         streaming_coreset_rate: int | None = None,
         streaming_refine_passes: int | None = None,
@@ -125,6 +126,8 @@ class VectorIndexMethods:
             dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2, 0.3, 0.4], "k": 3})
             ```
         """
+        del shuffle_partition_batches, shuffle_partition_concurrency, filter_nan  # no effect
+        del streaming_sample_rate, streaming_coreset_rate, streaming_refine_passes
         if index_cache_size is not None:
             warnings.warn(
                 "The 'index_cache_size' parameter of create_index is ignored: the index cache is "
@@ -132,7 +135,29 @@ class VectorIndexMethods:
                 DeprecationWarning,
                 stacklevel=2,
             )
-        arguments = VectorIndexArguments.of(locals(), cast("LanceDataset", self))
+        arguments = VectorIndexArguments(
+            column,
+            index_type,
+            name,
+            metric,
+            replace=replace,
+            ivf_centroids=ivf_centroids,
+            ivf_centroids_file=ivf_centroids_file,
+            pq_codebook=pq_codebook,
+            rabitq_model=rabitq_model,
+            train=train,
+            fragment_ids=fragment_ids,
+            index_uuid=index_uuid,
+            skip_transpose=skip_transpose,
+            assigned=read_assigned_partitions(precomputed_partition_dataset, storage_options),
+            progress_callback=progress_callback,
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
+            },
+        ).trained_on(accelerator, cast("LanceDataset", self))
         handle = self._handle
         with shown(progress) as called:
             callback = progress_callback or called
@@ -144,7 +169,7 @@ class VectorIndexMethods:
             handle.snapshot = upkeep.indexing.vectors.create_vector_index(handle.snapshot, request)
         return cast("LanceDataset", self)
 
-    @checks_kinds
+    @checks_types
     def get_ivf_model(self, index_name: str) -> IvfCentroids:
         """Return the IVF model of a vector index.
 
@@ -168,7 +193,7 @@ class VectorIndexMethods:
         vectors = kinds.vector.writer.to_column(model.centroids, pa.list_(element, model.dimension))
         return IvfCentroids(vectors)
 
-    @checks_kinds
+    @checks_types
     def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:

@@ -18,7 +18,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -57,8 +57,6 @@ _NUMBERS: Final = {
     "ef_construction": "ef_construction",
     "max_level": "max_level",
 }
-_NAMED_NUMBERS: Final = ("num_partitions", "num_sub_vectors", "target_partition_size")
-"""Named parameters; methods accept further ones as keyword arguments."""
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
 _PARTITION_COLUMNS: Final = ("row_id", "partition")
 _BYTE_BITS: Final = 8
@@ -97,21 +95,6 @@ class VectorIndexArguments:
     assigned: AssignedPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    @staticmethod
-    def of(given: Mapping[str, Any], table: LanceDataset) -> VectorIndexArguments:
-        """Return the arguments by the parameter names of a method that builds vector indices."""
-        own = {
-            each.name: given[each.name]
-            for each in fields(VectorIndexArguments)
-            if each.name in given
-        }
-        assigned = read_assigned_partitions(
-            given["precomputed_partition_dataset"], given["storage_options"]
-        )
-        values = {**given["parameters"], **{name: given[name] for name in _NAMED_NUMBERS}}
-        arguments = VectorIndexArguments(**own, assigned=assigned, values=values)
-        return arguments.trained_on(given["accelerator"], table)
 
     def trained_on(self, accelerator: Any, table: LanceDataset) -> VectorIndexArguments:
         """Return the arguments with models trained on the accelerator, if one is available."""

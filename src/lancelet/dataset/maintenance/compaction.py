@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from lancelet import upkeep
-from lancelet.dataset.arguments import previews_function
+from lancelet.dataset.dry_runs import previews_function
 from lancelet.dataset.write.metadata import FragmentMetadata, fragment_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import upkeep
-from lancelet.dataset.arguments import checks_kinds, documents_results, previews
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
 from lancelet.dataset.show import display
@@ -180,7 +181,7 @@ class MaintenanceMethods:
         return done.metrics
 
     @previews
-    @checks_kinds
+    @checks_types
     def cleanup_old_versions(
         self,
         older_than: timedelta | None = None,
@@ -247,7 +248,7 @@ class MaintenanceMethods:
         with shown(progress):
             return upkeep.cleanup.cleanup_old_versions(snapshot, policy)
 
-    @checks_kinds
+    @checks_types
     def explain_cleanup_old_versions(
         self,
         older_than: timedelta | None = None,
@@ -410,7 +411,6 @@ def _policy(
     )
 
 
-@documents_results
 class DatasetOptimizer:
     """Methods that compact files, update indices, and configure automatic cleanup."""
 
@@ -422,7 +422,7 @@ class DatasetOptimizer:
         """Show the dataset."""
         return display.line("DatasetOptimizer", self._dataset.uri, version=self._dataset.version)
 
-    @checks_kinds
+    @checks_types
     def compact_files(
         self,
         *,
@@ -505,7 +505,7 @@ class DatasetOptimizer:
         with shown(progress):
             return Compaction.execute(self._dataset, given)
 
-    @checks_kinds
+    @checks_types
     def optimize_indices(
         self,
         *,
@@ -526,6 +526,9 @@ class DatasetOptimizer:
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             IndexNotFoundError: If the index does not exist.
@@ -563,6 +566,9 @@ class DatasetOptimizer:
             dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             InvalidInputError: If an argument is invalid.
 
@@ -591,6 +597,9 @@ class DatasetOptimizer:
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
             kwargs: Ignored with a warning.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Example:
             ```python

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancelet import change, upkeep
-from lancelet.dataset.arguments import checks_kinds, previews
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews
 from lancelet.file.arguments import edits, mapping, texts
 from lancelet.file.session import LanceFileSession
 from lancelet.format.base_paths import BasePath
@@ -262,7 +263,7 @@ class SettingsMethods:
         return dict(self._handle.snapshot.schema.metadata)
 
     @previews
-    @checks_kinds
+    @checks_types
     def update_config(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -300,6 +301,9 @@ class SettingsMethods:
             keys: The keys.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
 
@@ -316,7 +320,7 @@ class SettingsMethods:
         )
 
     @previews
-    @checks_kinds
+    @checks_types
     def update_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -346,7 +350,7 @@ class SettingsMethods:
         return self.metadata if report is None else report
 
     @previews
-    @checks_kinds
+    @checks_types
     def update_schema_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -377,7 +381,7 @@ class SettingsMethods:
         )
         return self.schema_metadata if report is None else report
 
-    @checks_kinds
+    @checks_types
     def update_field_metadata(
         self,
         field_updates: Mapping[str, Values],
@@ -391,6 +395,9 @@ class SettingsMethods:
             field_updates: New values by key, by field path; None removes a key.
             replace: Whether to remove all other keys.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -419,6 +426,9 @@ class SettingsMethods:
             new_metadata: The new metadata.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
         """
@@ -434,7 +444,7 @@ class SettingsMethods:
             dry_run=dry_run,
         )
 
-    @checks_kinds
+    @checks_types
     def replace_field_metadata(
         self, field_name: str, new_metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -444,6 +454,9 @@ class SettingsMethods:
             field_name: The path of the field.
             new_metadata: The new metadata.
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If a column does not exist.

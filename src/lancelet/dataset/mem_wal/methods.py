@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 
 from lancelet import change, memwal
-from lancelet.dataset.arguments import previews
+from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.mem_wal.readers import LsmScanner, ShardSnapshot, parse_shard_id
 from lancelet.dataset.write.schema import LanceSchema
@@ -217,6 +217,9 @@ class MemWalMethods:
                 expression.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             InvalidInputError: If an argument is invalid.
             CommitConflictError: If a concurrent commit made a conflicting change.
@@ -339,6 +342,9 @@ class MemWalMethods:
             shard_id: The UUID of the shard.
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
 
@@ -388,6 +394,9 @@ class MemWalMethods:
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
 
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
         Raises:
             CommitConflictError: If a concurrent commit made a conflicting change.
 
@@ -406,6 +415,9 @@ class MemWalMethods:
 
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             InvalidInputError: If an argument is invalid.

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet import search as searches
-from lancelet.dataset.arguments import checks_kinds, documents_results, validated_columns
+from lancelet.dataset.arguments import suggests_names, validated_columns
+from lancelet.dataset.scan.scan_setters import ScanSetters
 from lancelet.dataset.scan.scanner import AggregatedScanner, LanceScanner
 from lancelet.dataset.scan.search import (
     SearchFilter,
-    check_vector_search,
+    VectorSearchQuery,
     split_filter,
     warn_of_unused,
 )
@@ -42,14 +43,6 @@ _ORDER: Final = re.compile(
     r"\s*(?P<name>.+?)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*",
     re.IGNORECASE,
 )
-_SETTERS: Final = {
-    "fragments": "with_fragments",
-    "index_segments": "with_index_segments",
-    "full_text_query": "full_text_search",
-}
-"""The builder methods with other names than the scan arguments."""
-
-_ONLY_CHECKED: Final = ("query_parallelism", "approx_mode", "search_effort")
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
@@ -76,14 +69,13 @@ class ColumnOrdering:
     nulls_first: bool = False
 
 
-@documents_results
-class ScannerBuilder:
+class ScannerBuilder(ScanSetters):
     """Builds a scan. Each method sets one option and returns the builder."""
 
     def __init__(self, ds: LanceDataset) -> None:
         """Start with a scan of all rows and columns."""
         self._dataset = ds
-        self._options: dict[str, Any] = {}
+        self._options = {}
         self._scan_stats: Callable[[ScanMetrics], None] | None = None
         self._with_bytes = False
         self._search_filter: SearchFilter | None = None
@@ -96,6 +88,9 @@ class ScannerBuilder:
         Args:
             default_opts: Values by builder method name.
 
+        Returns:
+            The builder.
+
         Raises:
             InvalidInputError: If an argument is invalid.
 
@@ -105,10 +100,10 @@ class ScannerBuilder:
             ```
         """
         for name, value in default_opts.items():
-            if name not in OPTIONS:
-                hint = similar_names(name, sorted(OPTIONS))
+            if name not in SETTERS:
+                hint = similar_names(name, sorted(SETTERS))
                 raise InvalidInputError(f"unknown scan option{hint}", name=name)
-            getattr(self, _SETTERS.get(name, name))(value)
+            SETTERS[name](self, value)
         return self
 
     def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
@@ -116,6 +111,9 @@ class ScannerBuilder:
 
         Args:
             cols: Names of columns, or SQL expressions by name; by default all columns.
+
+        Returns:
+            The builder.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -134,6 +132,9 @@ class ScannerBuilder:
         Args:
             filter: SQL text, a pyarrow expression, or a search.
 
+        Returns:
+            The builder.
+
         Raises:
             ExpressionError: If the expression is invalid or refers to an unknown column.
 
@@ -147,120 +148,14 @@ class ScannerBuilder:
             self._search_filter = split.search
         return self._set(filter=split.expression)
 
-    def limit(self, n: int | None = None) -> Self:
-        """Limit the number of rows.
-
-        Args:
-            n: The number of rows; None for all.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).limit(5).to_scanner().to_table()
-            ```
-        """
-        return self._set(limit=_integer("limit", n))
-
-    def offset(self, n: int | None = None) -> Self:
-        """Skip the first rows.
-
-        Args:
-            n: The number of rows to skip.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).offset(5).to_scanner().to_table()
-            ```
-        """
-        return self._set(offset=_integer("offset", n) or 0)
-
-    def batch_size(self, batch_size: int | None) -> Self:
-        """Set the maximum number of rows per batch.
-
-        Args:
-            batch_size: The number of rows.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).batch_size(5).to_scanner().count_rows()  # 20
-            ```
-        """
-        return self._set(batch_size=_integer("batch_size", batch_size))
-
-    def batch_size_bytes(self, batch_size_bytes: int | None) -> Self:
-        """Set the approximate maximum size of a batch.
-
-        Args:
-            batch_size_bytes: The number of bytes.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).batch_size_bytes(1 << 20).to_scanner().to_table()
-            ```
-        """
-        return self._set(batch_bytes=_integer("batch_size_bytes", batch_size_bytes))
-
-    def memory_limit(self, memory_limit: int | None) -> Self:
-        """Limit the memory of the scan, in addition to the returned batches.
-
-        Batch sizes are reduced as needed. A sort that exceeds the limit raises `MemoryLimitError`.
-        Caches of indices and metadata have separate limits.
-
-        Args:
-            memory_limit: The number of bytes.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).memory_limit(1 << 30).to_scanner().to_table()
-            ```
-        """
-        return self._set(memory_limit=_integer("memory_limit", memory_limit))
-
-    def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
-        """Set whether all batches except the last must be full.
-
-        Args:
-            strict_batch_size: Whether batches must be full.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).batch_size(8).strict_batch_size(True).to_scanner().to_table()
-            ```
-        """
-        return self._set(is_strict=_flag("strict_batch_size", strict_batch_size, default=False))
-
-    def with_row_id(self, with_row_id: bool = True) -> Self:
-        """Return a column `_rowid`.
-
-        Args:
-            with_row_id: Whether to return the column.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).with_row_id().to_scanner().to_table()
-            ```
-        """
-        return self._set(with_row_id=_flag("with_row_id", with_row_id, default=False))
-
-    def with_row_address(self, with_row_address: bool = True) -> Self:
-        """Return a column `_rowaddr`.
-
-        Args:
-            with_row_address: Whether to return the column.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).with_row_address().to_scanner().to_table()
-            ```
-        """
-        return self._set(
-            with_row_address=_flag("with_row_address", with_row_address, default=False)
-        )
-
     def with_fragments(self, fragments: Iterable[Any] | None) -> Self:
         """Scan only some fragments, in the given order.
 
         Args:
             fragments: The fragments; None for all.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -276,6 +171,9 @@ class ScannerBuilder:
         Args:
             orderings: Columns, `ColumnOrdering`s, or text such as `price desc nulls last, name`.
 
+        Returns:
+            The builder.
+
         Raises:
             FieldNotFoundError: If a column does not exist.
 
@@ -290,39 +188,14 @@ class ScannerBuilder:
             given = [given] if given in names else given.split(",")
         return self._set(order_by=tuple(_ordering(each, names) for each in given))
 
-    def include_deleted_rows(self, flag: bool | None) -> Self:
-        """Return deleted rows too, with a null row id.
-
-        Args:
-            flag: Whether to return deleted rows.
-
-        Example:
-            ```python
-            dataset.delete("id = 1")
-            builder = ScannerBuilder(dataset).include_deleted_rows(True).with_row_id()
-            builder.to_scanner().to_table().num_rows  # 20
-            ```
-        """
-        return self._set(with_deleted=_flag("include_deleted_rows", flag, default=False))
-
-    def use_stats(self, use_stats: bool = True) -> Self:
-        """Set whether statistics may be used to skip rows.
-
-        Args:
-            use_stats: Whether to use statistics; on by default.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).filter("id = 3").use_stats(False).to_scanner().to_table()
-            ```
-        """
-        return self._set(use_statistics=_flag("use_stats", use_stats, default=True))
-
     def blob_handling(self, blob_handling: str | None) -> Self:
         """Set the representation of blob columns.
 
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
+
+        Returns:
+            The builder.
 
         Raises:
             InvalidInputError: If an argument is invalid.
@@ -348,6 +221,9 @@ class ScannerBuilder:
             allowlist: The `_rowid`s of the rows to scan.
             blocklist: The `_rowid`s to exclude.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             from lancelet.dataset import ScannerBuilder, serialize_row_addrs
@@ -364,6 +240,9 @@ class ScannerBuilder:
 
         Args:
             query: A `MinHashQuery`.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -387,6 +266,9 @@ class ScannerBuilder:
             aggregate: A Substrait plan with an aggregation of fields of the dataset at its root:
                 count, sum, min, max and avg.
 
+        Returns:
+            The builder.
+
         Raises:
             ExpressionError: If the expression is invalid or refers to an unknown column.
 
@@ -400,37 +282,14 @@ class ScannerBuilder:
         self._aggregate = read_aggregate(aggregate, self._dataset.schema)
         return self
 
-    def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
-        """Set whether scalar indices may be used for the filter.
-
-        Args:
-            use_scalar_index: Whether to use scalar indices; on by default.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).filter("id = 3").use_scalar_index(False).to_scanner().to_table()
-            ```
-        """
-        return self._set(use_indices=_flag("use_scalar_index", use_scalar_index, default=True))
-
-    def fast_search(self, flag: bool | None = True) -> Self:
-        """Skip rows that the index in use does not cover.
-
-        Args:
-            flag: Whether to skip unindexed rows.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).fast_search().to_scanner().to_table()
-            ```
-        """
-        return self._set(indexed_only=_flag("fast_search", flag, default=False))
-
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
         """Set a function that receives the statistics of the scan when it ends.
 
         Args:
             callback: The function.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -442,7 +301,7 @@ class ScannerBuilder:
         self._scan_stats = callback
         return self
 
-    @checks_kinds
+    @suggests_names
     def nearest(
         self,
         column: str | Mapping[str, Any] | MinHashQuery,
@@ -479,6 +338,9 @@ class ScannerBuilder:
             distance_range: The lower (inclusive) and upper (exclusive) bound of distances.
             search_effort: The effort from 0 to 1, as an alternative to `nprobes`.
 
+        Returns:
+            The builder.
+
         Raises:
             FieldNotFoundError: If a column does not exist.
             InvalidInputError: If an argument is invalid.
@@ -493,29 +355,27 @@ class ScannerBuilder:
             return self.minhash_search(column)
         if isinstance(column, Mapping):
             return self.nearest(**column)
-        arguments = dict(locals())
-        del arguments["self"]
-        check_vector_search(arguments)
-        unused = {name: arguments.pop(name) for name in _ONLY_CHECKED}
-        warn_of_unused(unused)
+        query = VectorSearchQuery(
+            column,
+            q,
+            k,
+            metric,
+            nprobes,
+            minimum_nprobes,
+            maximum_nprobes,
+            refine_factor,
+            flag("use_index", use_index),
+            ef,
+            query_parallelism,
+            approx_mode,
+            search_effort,
+        )
+        unused = {"query_parallelism": query_parallelism, "search_effort": search_effort}
+        warn_of_unused({**unused, "approx_mode": approx_mode})
+        arguments = {**query.inner(), "distance_range": distance_range}
         return self._search(
             searches.vector.read_vector_search(self._dataset.snapshot.schema, arguments)
         )
-
-    def prefilter(self, prefilter: bool | None = True) -> Self:
-        """Set whether the filter runs before the search.
-
-        Args:
-            prefilter: Whether to filter first; without this method, the results are filtered.
-
-        Example:
-            ```python
-            builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0])
-            builder = builder.filter("id > 5").prefilter()
-            builder.to_scanner().to_table()
-            ```
-        """
-        return self._set(prefilter=_flag("prefilter", prefilter, default=False))
 
     def disable_scoring_autoprojection(self, disable: bool | None = True) -> Self:
         """Return score columns only if they are selected explicitly.
@@ -523,14 +383,16 @@ class ScannerBuilder:
         Args:
             disable: Whether to omit them by default.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             ScannerBuilder(dataset).disable_scoring_autoprojection().to_scanner().to_table()
             ```
         """
-        return self._set(
-            adds_scores=not _flag("disable_scoring_autoprojection", disable, default=False)
-        )
+        is_set = disable is not None and flag("disable_scoring_autoprojection", disable)
+        return self._set(adds_scores=not is_set)
 
     def full_text_search(self, query: Any, columns: Sequence[str] | None = None) -> Self:
         """Return rows that match a full-text query, best first, with a column `_score`.
@@ -538,6 +400,9 @@ class ScannerBuilder:
         Args:
             query: Search terms, or a query of `lancelet.query`.
             columns: The columns to search; by default all columns with a full-text index.
+
+        Returns:
+            The builder.
 
         Raises:
             FieldNotFoundError: If a column does not exist.
@@ -618,6 +483,9 @@ class ScannerBuilder:
         Args:
             index_segments: The ids of the segments.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             dataset.create_index("vector", "IVF_FLAT", num_partitions=1)
@@ -641,6 +509,9 @@ class ScannerBuilder:
         Args:
             nbatches: Has no effect: read-ahead is limited in bytes.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             ScannerBuilder(dataset).batch_readahead(4).to_scanner().to_table()
@@ -656,6 +527,9 @@ class ScannerBuilder:
         Args:
             nfragments: Has no effect: read-ahead is limited in bytes.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             ScannerBuilder(dataset).fragment_readahead(2).to_scanner().to_table()
@@ -665,39 +539,14 @@ class ScannerBuilder:
             raise InvalidInputError("fragment_readahead must be non-negative", found=nfragments)
         return self
 
-    def io_buffer_size(self, io_buffer_size: int | None) -> Self:
-        """Accepted for compatibility with pylance.
-
-        Args:
-            io_buffer_size: Has no effect: read-ahead is limited in bytes.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).io_buffer_size(64 << 20).to_scanner().to_table()
-            ```
-        """
-        _integer("io_buffer_size", io_buffer_size)
-        return self
-
-    def scan_in_order(self, scan_in_order: bool | None = True) -> Self:
-        """Accepted for compatibility with pylance.
-
-        Args:
-            scan_in_order: Has no effect: the order of rows is always preserved.
-
-        Example:
-            ```python
-            ScannerBuilder(dataset).scan_in_order(False).to_scanner().to_table()
-            ```
-        """
-        _flag("scan_in_order", scan_in_order, default=True)
-        return self
-
     def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:
         """Accepted for compatibility with pylance.
 
         Args:
             late_materialization: Has no effect: columns outside of the filter are always read late.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -719,18 +568,33 @@ class ScannerBuilder:
         return self
 
 
-OPTIONS: Final = frozenset(_SETTERS) | {
-    name for name in vars(ScannerBuilder) if not name.startswith("_")
-} - {"apply_defaults", "to_scanner"}
-"""The options that `apply_defaults` accepts."""
+SETTERS: Final[Mapping[str, Callable[[ScannerBuilder, Any], object]]] = {
+    **{
+        name: setter
+        for owner in (ScanSetters, ScannerBuilder)
+        for name, setter in vars(owner).items()
+        if not name.startswith("_") and name not in {"apply_defaults", "to_scanner"}
+    },
+    "fragments": ScannerBuilder.with_fragments,
+    "index_segments": ScannerBuilder.with_index_segments,
+    "full_text_query": ScannerBuilder.full_text_search,
+}
+"""The builder methods by the names of scan arguments and by their own."""
 
 
-def _integer(name: str, value: object) -> int | None:
-    return None if value is None else integer(name, value)
-
-
-def _flag(name: str, value: object, *, default: bool) -> bool:
-    return default if value is None else flag(name, value)
+def build_scanner(
+    dataset: Any,
+    arguments: Mapping[str, Any],
+    *,
+    allowlist: bytes | None = None,
+    blocklist: bytes | None = None,
+) -> LanceScanner:
+    """Return the scanner of a dataset for scan arguments; None means the default."""
+    builder = ScannerBuilder(dataset)
+    if allowlist is not None or blocklist is not None:
+        builder.row_addr_prefilter(allowlist, blocklist)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return builder.apply_defaults(given).to_scanner()
 
 
 def _fragment_id(fragment: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -26,11 +26,13 @@ from lancelet.scan.blob_scan import (
 from lancelet.scan.execute import count_rows, execute, execute_to_table
 from lancelet.scan.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
 from lancelet.scan.plan import ScanPlan, plan_scan
+from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
+_VALUES_OF: Final = attrgetter(*ScanOptions.__match_args__)
 _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
 
 
@@ -68,10 +70,9 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
 
     def __repr__(self) -> str:
         """Show the dataset and the options."""
-        options = self._unfiltered.options
-        shown = {field.name: getattr(options, field.name) for field in fields(options)}
-        plain = {field.name: field.default for field in fields(options)}
-        given = {name: value for name, value in shown.items() if value != plain[name]}
+        values = zip(*map(_VALUES_OF, (self._unfiltered.options, ScanOptions())), strict=True)
+        named = zip(ScanOptions.__match_args__, values, strict=True)
+        given = {name: value for name, (value, default) in named if value != default}
         return display.line(
             "LanceScanner", self._dataset.uri, version=self._dataset.version, **given
         )

@@ -14,6 +14,7 @@ import operator
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -135,46 +136,32 @@ def validate_vector_index(
 _MODES: Final = ("fast", "normal", "accurate")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class VectorSearchQuery:
-    """A vector search that can filter a full-text search."""
+    """A vector search that can filter a full-text search; see `ScannerBuilder.nearest`."""
 
-    def __init__(
-        self,
-        column: str,
-        q: Any,
-        k: int | None = None,
-        metric: str | None = None,
-        nprobes: int | None = None,
-        minimum_nprobes: int | None = None,
-        maximum_nprobes: int | None = None,
-        refine_factor: int | None = None,
-        use_index: bool = True,
-        ef: int | None = None,
-        query_parallelism: int | None = None,
-        approx_mode: str = "normal",
-        search_effort: float | None = None,
-    ) -> None:
-        """Search the `k` nearest rows; see `ScannerBuilder.nearest`."""
-        self._parameters = {
-            "column": column,
-            "q": q,
-            "k": k,
-            "metric": metric,
-            "nprobes": nprobes,
-            "minimum_nprobes": minimum_nprobes,
-            "maximum_nprobes": maximum_nprobes,
-            "refine_factor": refine_factor,
-            "use_index": use_index,
-            "ef": ef,
-            "query_parallelism": query_parallelism,
-            "approx_mode": approx_mode,
-            "search_effort": search_effort,
-        }
-        check_vector_search(self._parameters)
+    column: str
+    q: Any
+    k: int | None = None
+    metric: str | None = None
+    nprobes: int | None = None
+    minimum_nprobes: int | None = None
+    maximum_nprobes: int | None = None
+    refine_factor: int | None = None
+    use_index: bool = True
+    ef: int | None = None
+    query_parallelism: int | None = None
+    approx_mode: str = "normal"
+    search_effort: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise if a numeric parameter is out of range."""
+        _check_vector_search(self.inner())
 
     def inner(self) -> dict[str, Any]:
         """Return the search as an argument for `nearest`."""
-        return self._parameters
+        names = self.__match_args__
+        return dict(zip(names, attrgetter(*names)(self), strict=True))
 
 
 SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
@@ -184,8 +171,7 @@ SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
 _WHOLE: Final = ("k", "nprobes", "ef", "minimum_nprobes", "maximum_nprobes", "refine_factor")
 
 
-def check_vector_search(parameters: Mapping[str, Any]) -> None:
-    """Raise if a numeric search parameter is out of range."""
+def _check_vector_search(parameters: Mapping[str, Any]) -> None:
     given = {name: value for name, value in parameters.items() if value is not None}
     for name in _WHOLE:
         instance(name, given.get(name, 0), int, np.integer)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lancelet.errors import UnsupportedError
 from lancelet.expr.functions.base import Function
 from lancelet.expr.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 
 _GEOMETRIC: Final = "st_"
 """The name prefix of geometry functions."""
@@ -99,7 +99,7 @@ class _Database:
         self._lock = threading.Lock()
         self._connection: Any = None
         self._has_geometry = False
-        renew_after_fork(self, _Database._renew)
+        reset_after_fork(self, _Database._reset)
 
     def connect(self, *, with_geometry: bool) -> Any:
         """Return a new connection to the database, with its functions registered."""
@@ -112,7 +112,7 @@ class _Database:
                 self._has_geometry = True
             return self._connection.cursor()
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         if self._connection is not None:
             # Closing it would wait for threads that exist in the parent only.

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 
 from lancelet.dataset.sql.database import connect, only_selects
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -87,7 +87,7 @@ class _StatementCache:
 
     def __init__(self) -> None:
         self._empty()
-        renew_after_fork(self, _StatementCache._empty)
+        reset_after_fork(self, _StatementCache._empty)
 
     def take(self, key: Hashable) -> Prepared | None:
         """Remove and return a statement, or None if the cache has none for the key."""

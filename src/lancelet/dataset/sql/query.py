@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from lancelet.dataset.arguments import documents_results
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.sql import datafusion_engine
@@ -127,7 +126,6 @@ class SqlQuery(ArrowResult):
 
 
 @dataclass(slots=True)
-@documents_results
 class SqlQueryBuilder:
     """Builds a query over one dataset, which has the name `dataset` by default."""
 
@@ -141,6 +139,9 @@ class SqlQueryBuilder:
 
         Args:
             table_name: The name, by default `dataset`.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -156,6 +157,9 @@ class SqlQueryBuilder:
         Args:
             with_row_id: Whether to add the column.
 
+        Returns:
+            The builder.
+
         Example:
             ```python
             dataset.sql("SELECT id, _rowid FROM dataset").with_row_id().build().to_batch_records()
@@ -168,6 +172,9 @@ class SqlQueryBuilder:
 
         Args:
             with_row_addr: Whether to add the column.
+
+        Returns:
+            The builder.
 
         Example:
             ```python
@@ -182,6 +189,9 @@ class SqlQueryBuilder:
 
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
+
+        Returns:
+            The builder.
 
         Raises:
             InvalidInputError: If an argument is invalid.
@@ -199,6 +209,9 @@ class SqlQueryBuilder:
 
         Args:
             batch_size: The number of rows.
+
+        Returns:
+            The builder.
 
         Raises:
             InvalidInputError: If an argument is invalid.
@@ -219,6 +232,9 @@ class SqlQueryBuilder:
 
         Args:
             batch_size_bytes: The number of bytes.
+
+        Returns:
+            The builder.
 
         Raises:
             InvalidInputError: If an argument is invalid.

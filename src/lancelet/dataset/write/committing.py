@@ -16,7 +16,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from lancelet import change, upkeep
-from lancelet.dataset.arguments import checks_kinds, previews_class, previews_class_dataset
+from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews_class, previews_class_dataset
 from lancelet.dataset.handle import (
     Handle,
     OpenOptions,
@@ -131,7 +132,7 @@ class CommitMethods:
     _handle: Handle
 
     @previews_class_dataset
-    @checks_kinds
+    @checks_types
     def commit(
         cls,
         base_uri: str | os.PathLike[str] | LanceDataset,
@@ -228,7 +229,7 @@ class CommitMethods:
         return own(destination.uri, _handle=destination.publish(made))
 
     @previews_class
-    @checks_kinds
+    @checks_types
     def commit_batch(
         cls,
         dest: str | os.PathLike[str] | LanceDataset,
@@ -320,7 +321,7 @@ class CommitMethods:
         """
         return _transaction_of(open_reference(self._handle, version))
 
-    @checks_kinds
+    @checks_types
     def get_transactions(self, recent_transactions: int = 10) -> list[Transaction | None]:
         """Return the latest transactions, newest first.
 
@@ -354,6 +355,9 @@ class CommitMethods:
 
         Args:
             dry_run: If True, return a `ChangeReport` without committing.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
 
         Example:
             ```python

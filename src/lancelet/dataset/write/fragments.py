@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lancelet import change
 from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.session import Session
 from lancelet.dataset.show.progress import FragmentWriteProgress, ProgressOption
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
 
-@checks_kinds
+@checks_types
 def write_fragments(
     data: Any,
     dataset_uri: str | os.PathLike[str] | LanceDataset,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancelet.dataset.write.adopt import describe_file
+from lancelet.dataset.write.external_files import describe_file
 from lancelet.errors import InvalidInputError
 from lancelet.format import fragment as stored
 from lancelet.format.fragment_json import (

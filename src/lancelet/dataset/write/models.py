@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from lancelet import change
-from lancelet.dataset.arguments import previews_class_dataset
+from lancelet.dataset.dry_runs import previews_class_dataset
 from lancelet.dataset.write.request import WriteRequest
 from lancelet.errors import InvalidInputError
 

@@ -10,11 +10,12 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import change
 from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.dataset.arguments import KINDS
+from lancelet.dataset.arguments import checks_of
 from lancelet.dataset.handle import Handle, OpenOptions, locate, text_of
 from lancelet.dataset.maintenance.settings import DatasetBasePath, bases_from_user
 from lancelet.dataset.named_table import named_table, namespace_module, refuse_both
@@ -113,10 +114,9 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         """Validate the arguments."""
-        for name in self.__match_args__:
-            given = getattr(self, name)
-            if given is not None and name in KINDS:
-                KINDS[name](name, given)
+        for (name, check), value in zip(_CHECKS.items(), _checked_values(self), strict=True):
+            if value is not None:
+                check(name, value)
         named_table(self.uri, self.namespace_client, self.table_id)
         if self.external_blob_mode not in _BLOB_MODES:
             raise InvalidInputError(
@@ -249,6 +249,10 @@ class WriteRequest:
             return FileVersion.parse("legacy" if self.use_legacy_format else "stable")
         selector = self.data_storage_version
         return None if selector is None else FileVersion.parse(selector)
+
+
+_CHECKS: Final = checks_of(WriteRequest.__annotations__)
+_checked_values: Final = attrgetter(*_CHECKS)
 
 
 def _names(bases: Sequence[str] | None) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from lancelet import change
 from lancelet.change.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.dataset.arguments import checks_kinds, previews_new_dataset
+from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dataset import LanceDataset
+from lancelet.dataset.dry_runs import previews_new_dataset
 from lancelet.dataset.handle import VersionLike
 from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.named_table import refuse_both
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lancelet.change.dry_run import ChangeReport
 
 
-@checks_kinds
+@checks_types
 def dataset(
     uri: str | os.PathLike[str] | None = None,
     version: VersionLike = None,
@@ -111,7 +112,7 @@ def dataset(
 
 
 @previews_new_dataset
-@checks_kinds
+@checks_types
 def write_dataset(
     data_obj: Any,
     uri: str | os.PathLike[str] | LanceDataset | None = None,

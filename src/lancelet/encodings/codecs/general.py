@@ -181,9 +181,9 @@ def _decompress(message: Any, slices: ByteSlices, bytes_max: Int64s | None) -> B
         raise UnsupportedError("a page is compressed more than once")
     match message.compression.scheme:
         case 1:
-            return kernels.lz4_decompress_chunks(slices, most=bytes_max)
+            return kernels.lz4_decompress_chunks(slices, max_sizes=bytes_max)
         case 2:
-            return kernels.zstd_decompress_chunks(slices, most=bytes_max)
+            return kernels.zstd_decompress_chunks(slices, max_sizes=bytes_max)
         case unknown:
             raise UnsupportedError(
                 "unknown general compression in a page; a newer release may support it",

@@ -239,11 +239,11 @@ class MiniBlockPages(PageReader):
 
     def read_metadata(self, rows: Rows | ColumnSlices) -> ReadCoroutine[PageMetadata]:
         """Return the page metadata of these rows; missing parts are read."""
-        memo = self._leaf.memo
+        header_cache = self._leaf.header_cache
         # The metadata cache controls the lifetime; a weak reference avoids repeated lookups.
         head = None if self._metadata is None else self._metadata()
-        if head is None and memo is not None:
-            head = memo.get(self._key, PageMetadata)
+        if head is None and header_cache is not None:
+            head = header_cache.get(self._key, PageMetadata)
         if head is None:
             head = PageMetadata(
                 self._pages, self._num_values, self._num_items, self._layout, self._leaf
@@ -252,8 +252,8 @@ class MiniBlockPages(PageReader):
         missing_pages = head.missing(rows)
         if len(missing_pages):
             head.add(missing_pages, (yield head.ranges(missing_pages)))
-            if memo is not None:
-                memo.put(self._key, head, value_bytes=head.num_bytes)
+            if header_cache is not None:
+                header_cache.put(self._key, head, value_bytes=head.num_bytes)
         return head
 
     def _read_chunks(self, head: PageMetadata, target: _Target) -> ReadCoroutine[_Decoded]:

@@ -101,14 +101,14 @@ def small_page(
         return None
     validity, data, *rest = array.buffers()
     nulls = validity if levels is None and array.null_count else None
-    valid_from = 0
+    valid_offset = 0
     if nulls is not None:
-        first, valid_from = divmod(start, 8)
+        first, valid_offset = divmod(start, 8)
         nulls = np.frombuffer(nulls, np.uint8)[first : (start + rows + 7) // 8]
     if is_number:
         first, bit = divmod(start * bits, 8)
         values = np.frombuffer(data, np.uint8)[first : first + (bit + rows * bits + 7) // 8]
-        page = SmallPage(bits, values, bit, None, levels, nulls, valid_from)
+        page = SmallPage(bits, values, bit, None, levels, nulls, valid_offset)
     else:
         width = bits // 8
         offsets = np.frombuffer(data, np.uint8)[start * width : (start + rows + 1) * width]
@@ -118,7 +118,7 @@ def small_page(
         if size >= COMPRESS_FROM_BYTES:
             return None
         values = _NO_BYTES if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
-        page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_from)
+        page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_offset)
     report_bytes = (
         size + (0 if is_number else bits // 8) + (-(-rows // 8) if array.null_count else 0)
     )

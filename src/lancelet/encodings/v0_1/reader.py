@@ -103,7 +103,7 @@ def _open(field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> Nod
             field=field.name,
             logical_type=field.logical_type,
         )
-    return _Plain(field, batches, data_type)
+    return _FixedWidthReader(field, batches, data_type)
 
 
 def _read(node: Node, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
@@ -112,7 +112,7 @@ def _read(node: Node, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
     return (yield from node.read(ranges))
 
 
-class _Plain:
+class _FixedWidthReader:
     """Contiguous fixed-width values; fixed-size lists are stored as items."""
 
     def __init__(self, field: Field, batches: StoredBatches, data_type: pa.DataType) -> None:
@@ -291,7 +291,7 @@ class _Dictionary:
     def __init__(self, field: Field, batches: StoredBatches) -> None:
         self.data_type = field.storage_type
         self._field = field
-        self._keys = _Plain(field, batches, self.data_type.index_type)
+        self._keys = _FixedWidthReader(field, batches, self.data_type.index_type)
         self.bounds = self._keys.bounds
         values = batches.dictionaries.get(field.id)
         if values is None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from lancelet.buffers import ReadCoroutine
-from lancelet.encodings.base import Memo, StoredColumn, StoredPage
+from lancelet.encodings.base import HeaderCache, StoredColumn, StoredPage
 from lancelet.encodings.row_ranges import RowRanges
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
@@ -51,18 +51,18 @@ class StoredBuffer:
 class PageCache:
     """The metadata cache of one page."""
 
-    memo: Memo | None
+    header_cache: HeaderCache | None
     column: int
     page: int
 
     def get(self, kind: type[T]) -> T | None:
         """Return the cached value of a class, or None."""
-        return self.memo.get((self.column, self.page), kind) if self.memo else None
+        return self.header_cache.get((self.column, self.page), kind) if self.header_cache else None
 
     def put(self, value: object, *, value_bytes: int) -> None:
         """Cache a value for later reads of the page if the budget allows."""
-        if self.memo:
-            self.memo.put((self.column, self.page), value, value_bytes=value_bytes)
+        if self.header_cache:
+            self.header_cache.put((self.column, self.page), value, value_bytes=value_bytes)
 
 
 @dataclass(frozen=True, slots=True)

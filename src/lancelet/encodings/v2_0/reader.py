@@ -21,7 +21,7 @@ from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, is_variable, validity_bits
 from lancelet.encodings.base import (
     FileVersion,
-    Memo,
+    HeaderCache,
     RowRange,
     Rows,
     StoredColumn,
@@ -94,7 +94,7 @@ def open_field(
     field: Field,
     columns: Sequence[StoredColumn],
     version: FileVersion,
-    memo: Memo | None = None,
+    header_cache: HeaderCache | None = None,
 ) -> FieldReader:
     """Open a (projected) field with its columns in the order of `columns_of`."""
     num_columns = len(columns_of(field, version))
@@ -105,23 +105,25 @@ def open_field(
             expected=num_columns,
             found=len(columns),
         )
-    return FieldReader(_open(field, list(columns), memo), columns)
+    return FieldReader(_open(field, list(columns), header_cache), columns)
 
 
-def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
+def _open(field: Field, columns: list[StoredColumn], header_cache: HeaderCache | None) -> Node:
     """Open a field and its children, consuming columns from the front of the list."""
     column = columns.pop(0)
     if _is_blob(column):
-        descriptors = _Leaf(DESCRIPTOR_TYPE, column, memo)
+        descriptors = _Leaf(DESCRIPTOR_TYPE, column, header_cache)
         is_descriptor_type = field.logical_type == STRUCT
         return descriptors if is_descriptor_type else _Blob(field.storage_type, descriptors)
     if field.logical_type in LIST_TYPES:
-        return _List(field.storage_type, column, _open(field.children[0], columns, memo))
+        return _List(field.storage_type, column, _open(field.children[0], columns, header_cache))
     if field.logical_type == STRUCT and not field.is_packed:
-        return _Struct(field, column, [_open(child, columns, memo) for child in field.children])
+        return _Struct(
+            field, column, [_open(child, columns, header_cache) for child in field.children]
+        )
     if column.items is not None and _has_lists(column):
-        return _ByteLists(field.storage_type, column, memo)
-    return _Leaf(field.storage_type, column, memo)
+        return _ByteLists(field.storage_type, column, header_cache)
+    return _Leaf(field.storage_type, column, header_cache)
 
 
 def _read(node: Node, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
@@ -163,19 +165,21 @@ class _Pages:
             self.column.pages[index].encoding, ARRAY_ENCODING_URL, pb.ArrayEncoding
         )
 
-    def buffers(self, index: int, memo: Memo | None) -> PageBuffers:
-        cache = PageCache(memo, self.column.index, index)
+    def buffers(self, index: int, header_cache: HeaderCache | None) -> PageBuffers:
+        cache = PageCache(header_cache, self.column.index, index)
         return PageBuffers(self.column, self.column.pages[index], cache)
 
 
 class _Leaf:
     """Values without child columns."""
 
-    def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
+    def __init__(
+        self, data_type: pa.DataType, column: StoredColumn, header_cache: HeaderCache | None
+    ) -> None:
         self.data_type = data_type
         self._pages = _Pages(column)
         self.num_rows = self._pages.num_rows
-        self._memo = memo
+        self._header_cache = header_cache
         self._decoders: dict[int, Decoder] = {}
 
     def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
@@ -191,7 +195,7 @@ class _Leaf:
                 self._pages.encoding(index),
                 self.data_type,
                 count=self._pages.column.pages[index].length,
-                buffers=self._pages.buffers(index, self._memo),
+                buffers=self._pages.buffers(index, self._header_cache),
             )
         return decoder
 
@@ -298,7 +302,9 @@ class _List:
 class _ByteLists:
     """Strings of the first 2.0 writers: lists of bytes, which are the next column."""
 
-    def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
+    def __init__(
+        self, data_type: pa.DataType, column: StoredColumn, header_cache: HeaderCache | None
+    ) -> None:
         if column.items is None or not is_variable(data_type):
             raise CorruptDataError(
                 "a column has lists, but its type has none",
@@ -306,7 +312,7 @@ class _ByteLists:
                 type=str(data_type),
             )
         self.data_type = data_type
-        items = _Leaf(pa.uint8(), column.items, memo)
+        items = _Leaf(pa.uint8(), column.items, header_cache)
         self._lists = _List(pa.large_list(pa.uint8()), column, items)
         self.num_rows = self._lists.num_rows
 

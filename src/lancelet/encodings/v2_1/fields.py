@@ -14,7 +14,7 @@ from lancelet.encodings.base import (
     ColumnChoice,
     EncodedPages,
     FileVersion,
-    Memo,
+    HeaderCache,
     StoredColumn,
 )
 from lancelet.encodings.bundle import Bundle, Columns, open_bundles
@@ -88,15 +88,17 @@ def open_field(
     field: Field,
     columns: Sequence[StoredColumn],
     version: FileVersion,
-    memo: Memo | None = None,
+    header_cache: HeaderCache | None = None,
 ) -> StructuralReader:
     """Open a (projected) field with its columns in the order of `columns_of`."""
-    return StructuralReader(nest(field, version), columns, open_pages, memo=memo, page_key=page_key)
+    return StructuralReader(
+        nest(field, version), columns, open_pages, header_cache=header_cache, page_key=page_key
+    )
 
 
-def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
+def bundle_columns(columns: Columns, header_cache: HeaderCache | None = None) -> list[Bundle]:
     """Bundle columns of one type and encoding; other columns are omitted."""
-    return open_bundles(columns, bundle_key, open_bundle, memo)
+    return open_bundles(columns, bundle_key, open_bundle, header_cache)
 
 
 def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[ByteSlices, ...]]:

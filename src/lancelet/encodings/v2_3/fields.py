@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, Memo, StoredColumn
+from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, HeaderCache, StoredColumn
 from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, encode_plain
 from lancelet.encodings.levels import nest
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
@@ -53,7 +53,7 @@ def open_field(
     field: Field,
     columns: Sequence[StoredColumn],
     version: FileVersion,
-    memo: Memo | None = None,
+    header_cache: HeaderCache | None = None,
 ) -> StructuralReader:
     """Open a (projected) field with its columns in the order of `columns_of`."""
-    return StructuralReader(nest(field, version), columns, open_page, memo=memo)
+    return StructuralReader(nest(field, version), columns, open_page, header_cache=header_cache)

@@ -94,8 +94,8 @@ class SparsePage(PageReader):
         return _ascend(self._leaf.path, levels, values)
 
     def _read_layers(self) -> ReadCoroutine[SparseLayers]:
-        memo = self._leaf.memo
-        layers = None if memo is None else memo.get(self._key, SparseLayers)
+        header_cache = self._leaf.header_cache
+        layers = None if header_cache is None else header_cache.get(self._key, SparseLayers)
         if layers is None:
             buffers: Sequence[Bytes] = ()
             if len(self._ranges):
@@ -103,8 +103,8 @@ class SparsePage(PageReader):
                 # Copies, since cached buffers outlive the memory map.
                 buffers = [slices.slice_bytes(index).copy() for index in range(len(slices))]
             layers = parse_structure(self._message, self._num_rows, buffers)
-            if memo is not None:
-                memo.put(self._key, layers, value_bytes=layers.nbytes)
+            if header_cache is not None:
+                header_cache.put(self._key, layers, value_bytes=layers.nbytes)
         return layers
 
 

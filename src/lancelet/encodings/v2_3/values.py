@@ -163,8 +163,8 @@ class IndexedValues:
 
     def read_metadata(self) -> ReadCoroutine[SlotIndices]:
         """Read the value index of each slot."""
-        memo = self._leaf.memo
-        indices = None if memo is None else memo.get(self._key, SlotIndices)
+        header_cache = self._leaf.header_cache
+        indices = None if header_cache is None else header_cache.get(self._key, SlotIndices)
         if indices is None:
             data = np.empty(0, np.uint8)
             if len(self._ranges):
@@ -172,8 +172,8 @@ class IndexedValues:
             block = registry.decode_block(self._indices, data, self._num_slots)
             # A copy, which outlives the buffer; values beyond 63 bits become negative.
             indices = SlotIndices(to_indices(block).astype(np.int64))
-            if memo is not None:
-                memo.put(self._key, indices, value_bytes=indices.each.nbytes)
+            if header_cache is not None:
+                header_cache.put(self._key, indices, value_bytes=indices.each.nbytes)
         return indices
 
     def read(

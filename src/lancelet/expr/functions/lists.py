@@ -216,8 +216,8 @@ def _slice(
     return pc.if_else(present, sliced, pa.scalar(None, sliced.type))
 
 
-def _numbers(values: pa.Array, missing: int) -> Int64s:
-    found: Int64s = pc.fill_null(values, missing).to_numpy(zero_copy_only=False).astype(np.int64)
+def _numbers(values: pa.Array, fill_value: int) -> Int64s:
+    found: Int64s = pc.fill_null(values, fill_value).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 

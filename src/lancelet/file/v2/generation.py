@@ -25,7 +25,7 @@ from lancelet.encodings.base import (
     EncodedPages,
     FieldReader,
     FileVersion,
-    Memo,
+    HeaderCache,
     StoredColumn,
 )
 from lancelet.encodings.bundle import Bundle, Columns
@@ -64,7 +64,7 @@ class Generation(Protocol):
         columns: Sequence[StoredColumn],
         version: FileVersion,
         /,
-        memo: Memo | None,
+        header_cache: HeaderCache | None,
     ) -> FieldReader:
         """Return a reader of a field, given its columns in the order of `columns_of`."""
 
@@ -82,10 +82,12 @@ def generation_of(version: FileVersion) -> Generation:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
 
 
-def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) -> Sequence[Bundle]:
+def bundle_columns(
+    columns: Columns, version: FileVersion, header_cache: HeaderCache | None
+) -> Sequence[Bundle]:
     """Return bundles of columns with the same encoding; other columns are omitted."""
     if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return encodings.v2_1.bundle_columns(columns, memo)
+        return encodings.v2_1.bundle_columns(columns, header_cache)
     return ()
 
 

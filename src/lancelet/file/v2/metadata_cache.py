@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import field
 
-from lancelet.encodings.base import Memo, StoredColumn
+from lancelet.encodings.base import HeaderCache, StoredColumn
 from lancelet.encodings.planned import PlannedColumns
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.selection import OpenFields, RecentCache
@@ -73,7 +73,7 @@ class CachedFile:
     metadata: FileMetadata
     schema: Schema
     placement: Mapping[int, int]
-    memo: Memo | None
+    header_cache: HeaderCache | None
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: OpenFields = field(default_factory=OpenFields)
     plans: CachedPlans = field(default_factory=CachedPlans)

@@ -78,7 +78,7 @@ class FileReader(RowReader):
         self._metadata = metadata = cached.metadata
         self._schema = cached.schema
         self._placement = cached.placement
-        self._memo = cached.memo
+        self._header_cache = cached.header_cache
         self._columns = cached.columns
         self._opened = cached.opened
         self._open_zones = open_zones
@@ -220,7 +220,7 @@ class FileReader(RowReader):
         generation = generation_of(self.version)
         readers: list[FieldReader] = []
         for field, stored in zip(fields, columns, strict=True):
-            reader = generation.open_field(field, stored, self.version, self._memo)
+            reader = generation.open_field(field, stored, self.version, self._header_cache)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
                     "the pages of a field have a different number of rows than the file",
@@ -320,7 +320,7 @@ class FileReader(RowReader):
         if plain is None:
             return ()
         columns = Columns(field_indices, plain_fields, plain.pages, plain.edges, self.num_rows)
-        return bundle_columns(columns, self.version, self._memo)
+        return bundle_columns(columns, self.version, self._header_cache)
 
     def _load_columns(self, indices: Sequence[int]) -> None:
         missing = sorted({index for index in indices if index not in self._columns})

@@ -22,7 +22,7 @@ from lancelet.buffers import ByteSlices
 from lancelet.index.folder import IndexLoads
 from lancelet.index.inverted.bm25 import weights
 from lancelet.index.inverted.tokens import Blocks, TokenList
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.kernels import PostingLists
 from lancelet.kernels.posting_lists import quantize_weights
 from lancelet.values import dataclass
@@ -58,7 +58,7 @@ class ListArena:
         """Create an empty arena."""
         self._block_docs, self._is_varint = block_docs, is_varint
         self._lock = threading.Lock()
-        renew_after_fork(self, ListArena._renew)
+        reset_after_fork(self, ListArena._reset)
         self._norms: Float32s | None = None
         self._ranges: dict[Key, _ListRange] = {}
         self._arrays = _Arrays()
@@ -149,7 +149,7 @@ class ListArena:
         )
         return descriptor
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
 

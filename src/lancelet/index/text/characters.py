@@ -62,7 +62,7 @@ def letters_of_case(case: str) -> frozenset[str]:
 
 
 @cache
-def no_blanks() -> Bytes:
+def non_whitespace_mask() -> Bytes:
     """Return a bitmap over all characters, set for all except whitespace."""
     member = np.ones(_NUM_CHARACTERS, np.bool_)
     member[[ord(blank) for blank in _BLANKS]] = False

@@ -131,7 +131,9 @@ class TextOptions:
                 flags=[name for name in _CODE_FLAGS if getattr(self, name)],
             )
         if self.lance_tokenizer not in ("text", "json"):
-            raise UnsupportedError("unknown lance_tokenizer", found=self.lance_tokenizer)
+            raise UnsupportedError(
+                "unknown lance_tokenizer; expected 'text' or 'json'", found=self.lance_tokenizer
+            )
 
     @staticmethod
     def from_params(params: Mapping[str, Any]) -> TextOptions:

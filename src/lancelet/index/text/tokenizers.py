@@ -25,7 +25,7 @@ from lancelet.index.text.characters import (
     identifier_characters,
     letters_and_digits,
     letters_of_case,
-    no_blanks,
+    non_whitespace_mask,
 )
 from lancelet.index.text.models import make_model_tokenizer
 from lancelet.index.text.options import TextOptions
@@ -54,7 +54,7 @@ def make_tokenizer(options: TextOptions) -> Tokenizer:
         case "simple":
             return partial(tokenize_by_characters, letters_and_digits())
         case "whitespace":
-            return partial(tokenize_by_characters, no_blanks())
+            return partial(tokenize_by_characters, non_whitespace_mask())
         case "raw":
             return _tokenize_raw
         case "ngram":

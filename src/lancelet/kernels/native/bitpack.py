@@ -31,7 +31,7 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
     """Unpack one inline block per slice and return the first `counts[i]` values of each."""
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
-    check_counts(counts, most=BLOCK, kernel=kernel)
+    check_counts(counts, max_count=BLOCK, kernel=kernel)
     arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), dtype)
     status = _native.unpack_chunks(*arrays, as_int64s(counts), word_bits, as_bytes(out))

@@ -168,8 +168,8 @@ def _decode(
     offsets = empty(rows + 1, dtype)
     offsets[0] = 0
     progress = np.zeros(4, np.int64)
-    most = _GROWTH_MAX * code_bytes + _SLACK
-    out = empty_bytes(min(most, _ROOM_FIRST))
+    max_bytes = _GROWTH_MAX * code_bytes + _SLACK
+    out = empty_bytes(min(max_bytes, _ROOM_FIRST))
     while True:
         status = decode(dtype.itemsize, as_bytes(offsets), out, progress)
         missing = checked(status, kernel=kernel)
@@ -177,7 +177,7 @@ def _decode(
         if not missing:
             return offsets, out[:written]
         estimate = written * rows // max(1, rows_done) * 9 // 8
-        larger = empty_bytes(min(most, max(estimate, written + written // 2) + missing))
+        larger = empty_bytes(min(max_bytes, max(estimate, written + written // 2) + missing))
         larger[:written] = out[:written]
         out = larger
 

@@ -38,10 +38,10 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
         room *= _GROWTH
 
 
-def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
-    """Return at most `most` keys: their bytes, the end of each, and their numbers."""
-    ends, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
-    room = _KEY_BYTES * most
+def read_fst(data: Bytes, root: int, max_count: int) -> tuple[Bytes, Int64s, Int64s]:
+    """Return at most `max_count` keys: their bytes, the end of each, and their numbers."""
+    ends, numbers = np.empty(max_count, np.int64), np.empty(max_count, np.int64)
+    room = _KEY_BYTES * max_count
     while True:
         text = empty_bytes(room)
         found = _native.read_fst(as_bytes(data), root, _COMMON, text, ends, numbers)

@@ -123,8 +123,8 @@ def zip_variable(
     control, _ = check_zipped(rep, definition, shape, len(offsets) - 1)
     starts = np.empty(len(control) + 1, np.int64)
     # Upper bound; untouched memory is not committed.
-    most = len(control) * (shape.control_bytes + length_bytes)
-    out = empty_bytes(most + int(offsets[-1]) - int(offsets[0]))
+    max_bytes = len(control) * (shape.control_bytes + length_bytes)
+    out = empty_bytes(max_bytes + int(offsets[-1]) - int(offsets[0]))
     status = _native.zip_variable(
         control,
         shape.control_bytes,

@@ -110,7 +110,7 @@ def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
 def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice."""
     kernel = "unpack_levels"
-    check_counts(counts, most=LEVELS_MAX, kernel=kernel)
+    check_counts(counts, max_count=LEVELS_MAX, kernel=kernel)
     arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), _LEVEL)
     checked(_native.unpack_levels(*arrays, as_int64s(counts), width, out), kernel=kernel)

@@ -18,11 +18,11 @@ from lancelet.kernels.native.allocate import empty_bytes
 
 
 def lz4_decompress_chunks(
-    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, max_sizes: Int64s | None = None
 ) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, each starts with its size as a u32."""
     kernel = "lz4_decompress_chunks"
-    blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
+    blocks, sizes = plain_sizes(slices, out_sizes, max_sizes, kernel=kernel)
     out_size = as_int64s(sizes)
     out = empty_bytes(int(out_size.sum()))
     status = _native.lz4_decompress_chunks(*slice_arrays(blocks, sizes), out_size, out)

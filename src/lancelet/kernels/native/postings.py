@@ -39,7 +39,7 @@ def decode_postings(
 ) -> tuple[UInt32s, UInt32s]:
     """Return the documents and frequencies of blocks of `counts[i]` documents."""
     kernel = "decode_postings"
-    check_counts(counts, most=block_docs, kernel=kernel)
+    check_counts(counts, max_count=block_docs, kernel=kernel)
     total = int(counts.sum())
     docs, freqs = empty(total, _UINT32), empty(total, _UINT32)
     arrays = (*slice_arrays(blocks, counts), as_int64s(counts))
@@ -60,8 +60,8 @@ def decode_streams(streams: ByteSlices, counts: Int64s) -> UInt32s:
     """Return the values of streams of `counts[i]` values."""
     kernel = "decode_streams"
     # A run of 128 has at least one byte.
-    most = (int(streams.size.max()) if len(streams) else 0) * 128
-    check_counts(counts, most=most, kernel=kernel)
+    max_count = (int(streams.size.max()) if len(streams) else 0) * 128
+    check_counts(counts, max_count=max_count, kernel=kernel)
     values = empty(int(counts.sum()), _UINT32)
     arrays = (*slice_arrays(streams, counts), as_int64s(counts))
     checked(_native.decode_streams(*arrays, values), kernel=kernel)

@@ -24,7 +24,7 @@ def encode_small_pages(
     parts: list[Bytes] = []
     columns: list[int] = []
     at = 0
-    for bits, values, first_bit, offsets, levels, validity, valid_from in pages:
+    for bits, values, first_bit, offsets, levels, validity, valid_offset in pages:
         size = values.nbytes
         parts.append(values)
         positions = [-1, -1, -1]
@@ -35,7 +35,7 @@ def encode_small_pages(
                 positions[number] = end
                 end += part.nbytes
         signed = bits if offsets is None else -bits
-        columns += (signed, at, size, first_bit, *positions, valid_from)
+        columns += (signed, at, size, first_bit, *positions, valid_offset)
         at = end
     source = np.concatenate(parts)
     # Pages that would exceed this are declined.

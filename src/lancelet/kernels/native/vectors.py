@@ -52,7 +52,7 @@ def nearest_vectors(
     metric: Metric,
     count: int,
     valid: npt.NDArray[np.uint8] | None = None,
-    valid_from: int = 0,
+    valid_offset: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[Int64s, Floats]:
     """Return the row indices and distances of the `count` nearest vectors."""
@@ -68,7 +68,7 @@ def nearest_vectors(
         as_bytes(target),
         int(metric),
         _NO_BITS if valid is None else valid,
-        valid_from,
+        valid_offset,
         np.array(bounds, np.float32),
         found,
         scores,

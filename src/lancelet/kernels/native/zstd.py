@@ -33,26 +33,26 @@ _SLACK: Final = 64
 
 
 def zstd_decompress_chunks(
-    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, max_sizes: Int64s | None = None
 ) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, sizes are read from the slices.
 
-    Raise `CorruptDataError` if a size exceeds `most` or the maximum ratio.
+    Raise `CorruptDataError` if a size exceeds `max_sizes` or the maximum ratio.
     """
-    usual = _sized_frames(slices, most) if out_sizes is None else None
-    frames, sizes = usual or zstd_frames(slices, out_sizes, most)
+    usual = _sized_frames(slices, max_sizes) if out_sizes is None else None
+    frames, sizes = usual or zstd_frames(slices, out_sizes, max_sizes)
     out_size = as_int64s(sizes)
     total = int(out_size.sum())
     out = empty_bytes(total + _SLACK)
     status = _native.zstd_decompress_chunks(*slice_arrays(frames, out_size), out_size, out)
     if status < 0 and -status % 16 == Fault.BAD_STREAM:
         # The kernel stops at the first fault, so later frames are unknown.
-        return decompress_frames(*zstd_frames(slices, out_sizes, most))
+        return decompress_frames(*zstd_frames(slices, out_sizes, max_sizes))
     checked(status, kernel="zstd_decompress_chunks")
     return slices_of_sizes(out[:total], out_size)
 
 
-def _sized_frames(slices: ByteSlices, most: Int64s | None) -> tuple[ByteSlices, Int64s] | None:
+def _sized_frames(slices: ByteSlices, max_sizes: Int64s | None) -> tuple[ByteSlices, Int64s] | None:
     """Return frames and sizes if each has a valid size prefix, else None.
 
     Equivalent to `zstd_frames` for the usual frames, in a third of the time.
@@ -63,8 +63,8 @@ def _sized_frames(slices: ByteSlices, most: Int64s | None) -> tuple[ByteSlices, 
     room = slices.size - _SIZE_BYTES
     is_odd = (sizes < 0) | (sizes // RATIO_MAX > room) | (sizes & _LOW_HALF == _MAGIC)
     is_odd |= (sizes > 0) & (room == 0)
-    if most is not None:
-        is_odd |= sizes > most
+    if max_sizes is not None:
+        is_odd |= sizes > max_sizes
     if is_odd.any():
         return None
     frames = ByteSlices(slices.source, slices.position + _SIZE_BYTES, room)

@@ -68,7 +68,7 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
     check_slices(slices, counts, kernel=kernel)
-    check_counts(counts, most=BLOCK, kernel=kernel)
+    check_counts(counts, max_count=BLOCK, kernel=kernel)
     short = slices.size < dtype.itemsize
     if short.any():
         raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))

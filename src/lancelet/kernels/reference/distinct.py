@@ -26,24 +26,24 @@ from lancelet.kernels.offsets import Offsets
 
 
 def count_distinct_fixed(
-    values: Bytes, value_bytes: int, rows: int, most: int
+    values: Bytes, value_bytes: int, rows: int, max_count: int
 ) -> tuple[Int64s, Int64s]:
     """Return the number of runs and of distinct values of each `rows` values.
 
-    Distinct values are counted up to `most` + 1.
+    Distinct values are counted up to `max_count` + 1.
     """
     count = check_whole_values(values, value_bytes)
-    check_groups(rows, most)
+    check_groups(rows, max_count)
     each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
-    return _count_groups(each, rows, most)
+    return _count_groups(each, rows, max_count)
 
 
 def count_distinct_strings(
-    offsets: Offsets, data: Bytes, rows: int, most: int
+    offsets: Offsets, data: Bytes, rows: int, max_count: int
 ) -> tuple[Int64s, Int64s]:
     """Return the number of runs and of distinct strings of each `rows` strings."""
-    check_groups(rows, most)
-    return _count_groups(_strings(offsets, data, kernel="count_distinct_strings"), rows, most)
+    check_groups(rows, max_count)
+    return _count_groups(_strings(offsets, data, kernel="count_distinct_strings"), rows, max_count)
 
 
 def byte_entropy_sums(
@@ -80,24 +80,24 @@ def _sum_of_logs(
 
 
 def dictionary_encode_fixed(
-    values: Bytes, value_bytes: int, most: int
+    values: Bytes, value_bytes: int, max_count: int
 ) -> tuple[Indices, Int64s] | None:
     """Return the index of each value among the distinct values, and their first rows.
 
-    Distinct values are in order of first occurrence. Return None if there are more than `most`.
+    Distinct values are in order of first occurrence. Return None for more than `max_count`.
     """
     count = check_whole_values(values, value_bytes)
-    check_distinct_limit(count, most)
+    check_distinct_limit(count, max_count)
     each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
-    return _index(each, most)
+    return _index(each, max_count)
 
 
 def dictionary_encode_strings(
-    offsets: Offsets, data: Bytes, most: int
+    offsets: Offsets, data: Bytes, max_count: int
 ) -> tuple[Indices, Int64s] | None:
     """Return the index of each string among the distinct strings, and their first rows."""
-    check_distinct_limit(max(len(offsets) - 1, 0), most)
-    return _index(_strings(offsets, data, kernel="dictionary_encode_strings"), most)
+    check_distinct_limit(max(len(offsets) - 1, 0), max_count)
+    return _index(_strings(offsets, data, kernel="dictionary_encode_strings"), max_count)
 
 
 def _strings(offsets: Offsets, data: Bytes, *, kernel: str) -> list[bytes]:
@@ -112,19 +112,19 @@ def _strings(offsets: Offsets, data: Bytes, *, kernel: str) -> list[bytes]:
     ]
 
 
-def _index(values: Sequence[bytes], most: int) -> tuple[Indices, Int64s] | None:
+def _index(values: Sequence[bytes], max_count: int) -> tuple[Indices, Int64s] | None:
     first: dict[bytes, int] = {}
     for row, value in enumerate(values):
         first.setdefault(value, row)
-    if len(first) > most:
+    if len(first) > max_count:
         return None
     number = {value: index for index, value in enumerate(first)}
     indices = np.array([number[value] for value in values], np.uint32)
     return indices, np.array([*first.values()], np.int64)
 
 
-def _count_groups(values: Sequence[bytes], rows: int, most: int) -> tuple[Int64s, Int64s]:
+def _count_groups(values: Sequence[bytes], rows: int, max_count: int) -> tuple[Int64s, Int64s]:
     groups = [values[start : start + rows] for start in range(0, len(values), rows)]
     runs = [1 + sum(a != b for a, b in itertools.pairwise(group)) for group in groups]
-    distinct = [min(len(set(group)), most + 1) for group in groups]
+    distinct = [min(len(set(group)), max_count + 1) for group in groups]
     return np.array(runs, np.int64), np.array(distinct, np.int64)

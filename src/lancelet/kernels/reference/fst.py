@@ -66,8 +66,8 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
     return np.frombuffer(bytes(out), np.uint8), root
 
 
-def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
-    """Return at most `most` keys: their bytes, the end of each, and their numbers."""
+def read_fst(data: Bytes, root: int, max_count: int) -> tuple[Bytes, Int64s, Int64s]:
+    """Return at most `max_count` keys: their bytes, the end of each, and their numbers."""
     source = data.tobytes()
     text = bytearray()
     ends: list[int] = []
@@ -77,8 +77,8 @@ def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
         key, total, address = stack.pop()
         node = read_node(source, address)
         if node.is_final:
-            if len(ends) == most:
-                raise corrupt(Fault.BAD_COUNT, kernel="read_fst", index=most)
+            if len(ends) == max_count:
+                raise corrupt(Fault.BAD_COUNT, kernel="read_fst", index=max_count)
             text += key
             ends.append(len(text))
             # Numbers of corrupt data wrap around at 64 bits.
@@ -95,10 +95,10 @@ def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
 
 def _shared(first: bytes, second: bytes) -> int:
     """Return the length of the common prefix."""
-    most = min(len(first), len(second))
-    if first[:most] == second[:most]:
-        return most
-    return next(at for at in range(most) if first[at] != second[at])
+    max_count = min(len(first), len(second))
+    if first[:max_count] == second[:max_count]:
+        return max_count
+    return next(at for at in range(max_count) if first[at] != second[at])
 
 
 def _close(out: bytearray, open_nodes: list[_OpenNode], key: bytes, depth: int) -> None:

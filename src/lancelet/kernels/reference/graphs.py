@@ -173,11 +173,11 @@ def _diverse(
     comparison: Comparison,
     ordered: Sequence[_Near],
     least: int,
-    most: int,
+    max_count: int,
 ) -> list[int]:
     selected: list[int] = []
     for distance, row in ordered:
-        if len(selected) == most:
+        if len(selected) == max_count:
             break
         if all(each > distance for each in _measure(vectors, comparison, vectors[row])(selected)):
             selected.append(row)

@@ -195,7 +195,7 @@ def _decode_document(data: bytes) -> bytes:
 
 def _decode_container(data: bytes, start: int, stop: int, *, depth: int) -> Iterator[str]:
     if depth > _DEPTH_MAX:
-        raise ValueError("a JSON document nests too deeply")
+        raise ValueError(f"JSON document exceeds the maximum nesting depth of {_DEPTH_MAX}")
     header = _word(data, start, stop)
     kind, count = header & _KINDS, header & _COUNT
     if kind == _SCALAR:

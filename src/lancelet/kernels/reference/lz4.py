@@ -22,14 +22,14 @@ from lancelet.kernels.faults import Fault, corrupt
 
 
 def lz4_decompress_chunks(
-    slices: ByteSlices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+    slices: ByteSlices, out_sizes: Int64s | None = None, *, max_sizes: Int64s | None = None
 ) -> ByteSlices:
     """Decompress each slice; without `out_sizes`, each starts with its size as a u32.
 
-    Raise `CorruptDataError` if a size exceeds `most`.
+    Raise `CorruptDataError` if a size exceeds `max_sizes`.
     """
     kernel = "lz4_decompress_chunks"
-    blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
+    blocks, sizes = plain_sizes(slices, out_sizes, max_sizes, kernel=kernel)
     check_slices(blocks, sizes, kernel=kernel)
     parts = [
         _decompress(blocks.slice_bytes(index), size, kernel, index)

@@ -65,7 +65,7 @@ def decode_postings(
 ) -> tuple[UInt32s, UInt32s]:
     """Return the documents and frequencies of blocks of `counts[i]` documents."""
     kernel = "decode_postings"
-    check_counts(counts, most=block_docs, kernel=kernel)
+    check_counts(counts, max_count=block_docs, kernel=kernel)
     check_slices(blocks, counts, kernel=kernel)
     docs, freqs = [np.empty(0, np.uint32)], [np.empty(0, np.uint32)]
     for index, count in enumerate(counts.tolist()):
@@ -125,8 +125,8 @@ def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
 def decode_streams(streams: ByteSlices, counts: Int64s) -> UInt32s:
     """Return the values of streams of `counts[i]` values."""
     kernel = "decode_streams"
-    most = (int(streams.size.max()) if len(streams) else 0) * RUN
-    check_counts(counts, most=most, kernel=kernel)
+    max_count = (int(streams.size.max()) if len(streams) else 0) * RUN
+    check_counts(counts, max_count=max_count, kernel=kernel)
     check_slices(streams, counts, kernel=kernel)
     found = [np.empty(0, np.uint32)]
     for index, count in enumerate(counts.tolist()):
@@ -141,13 +141,13 @@ def _impacts(docs: UInt32s, freqs: UInt32s, codes: Bytes) -> bytes:
 
     Omits pairs dominated by another pair, which is at least as frequent and not longer.
     """
-    most: dict[int, int] = {}
+    max_count: dict[int, int] = {}
     for code, freq in zip(codes[docs].tolist(), freqs.tolist(), strict=True):
-        most[code] = max(most.get(code, 0), freq)
+        max_count[code] = max(max_count.get(code, 0), freq)
     pairs: list[tuple[int, int]] = []
-    for code in sorted(most):
-        if not pairs or most[code] > pairs[-1][0]:
-            pairs.append((most[code], code))
+    for code in sorted(max_count):
+        if not pairs or max_count[code] > pairs[-1][0]:
+            pairs.append((max_count[code], code))
     out = bytearray(_varints(np.array([docs[-1], len(pairs)], np.uint32)))
     freq_before = code_before = 0
     for freq, code in pairs:

@@ -56,21 +56,21 @@ def nearest_vectors(
     metric: Metric,
     count: int,
     valid: npt.NDArray[np.uint8] | None = None,
-    valid_from: int = 0,
+    valid_offset: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[Int64s, Floats]:
     """Return the row indices and distances of the `count` nearest vectors.
 
     Ties are broken by row. Distances must be at least the first bound and below the second, if
-    finite. With `valid`, rows must have their bit set, from bit `valid_from` on. NaN distances are
-    never returned.
+    finite. With `valid`, rows must have their bit set, from bit `valid_offset` on. NaN distances
+    are never returned.
     """
     scores = vector_distances(vectors, dimension, query, metric)
     lower, upper = np.float32(bounds[0]), np.float32(bounds[1])
     selected = (scores >= lower) & ~((scores >= upper) & (upper < np.inf))
     if valid is not None:
         bits = np.unpackbits(valid, bitorder="little")
-        selected &= bits[valid_from : valid_from + len(scores)].astype(np.bool_)
+        selected &= bits[valid_offset : valid_offset + len(scores)].astype(np.bool_)
     indices = np.flatnonzero(selected)
     order = np.argsort(scores[indices], kind="stable")[:count]
     return indices[order], scores[indices[order]]

@@ -254,7 +254,7 @@ def _best_lookup(probe: Probe, usable: Usable, *, is_negated: bool = False) -> I
             estimate = index.estimate(query, is_negated=is_negated)
         if estimate is None:
             continue
-        left = max(estimate, _ESTIMATE_ROWS_MIN) + index.num_rows_uncovered
+        left = max(estimate, _ESTIMATE_ROWS_MIN) + index.num_unindexed_rows
         rank = (left, not is_exact)
         if best is None or rank < best[0]:
             best = rank, IndexLookup(index, query, estimate, is_exact, is_negated)

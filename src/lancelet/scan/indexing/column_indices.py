@@ -53,7 +53,7 @@ class ColumnIndex:
         return sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in self.covered)
 
     @cached_property
-    def num_rows_uncovered(self) -> int:
+    def num_unindexed_rows(self) -> int:
         """The number of live rows in other fragments."""
         return self.segments[0].snapshot.num_rows - self.num_rows
 

@@ -64,7 +64,7 @@ def bounds_by_index(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[int, pa.
     """
     for index in column_indices(snapshot).get(path, ()):
         try:
-            found = None if index.num_rows_uncovered else _bounds(snapshot, index)
+            found = None if index.num_unindexed_rows else _bounds(snapshot, index)
         except (ObjectNotFoundError, CorruptDataError) as error:
             warn_unusable(snapshot, error)
             continue

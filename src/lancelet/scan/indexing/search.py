@@ -220,7 +220,7 @@ def lookup_batches(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
 
 def _lookup_addresses(index: ColumnIndex, query: OneOf, meter: PlanMeter) -> UInt64s | None:
     """Return the addresses of all matching rows, or None if there are many."""
-    if index.num_rows_uncovered:
+    if index.num_unindexed_rows:
         return None
     node, found = index_node(index.name), list[UInt64s]()
     for segment in index.segments:
@@ -280,7 +280,7 @@ def count_by_index(plan: ScanPlan) -> int | None:
         return None
     try:
         part = choose_whole(plan)
-        if not isinstance(part, IndexLookup) or not part.is_exact or part.index.num_rows_uncovered:
+        if not isinstance(part, IndexLookup) or not part.is_exact or part.index.num_unindexed_rows:
             return None
         found = _count(plan, part.index, part.query)
         if found is None or not part.is_negated:

@@ -367,11 +367,11 @@ def _sample_end(tokens: Sequence[Token], number: int) -> int:
     return number
 
 
-def _is_bare(tokens: Sequence[Token], number: int, last: int) -> bool:
+def _is_bare(tokens: Sequence[Token], number: int, last_token: int) -> bool:
     """Return whether a table without a syntax tree has no alias and can be given one."""
     if number and tokens[number - 1].word == "TABLE":
         return False
-    after = tokens[last + 1] if last + 1 < len(tokens) else None
+    after = tokens[last_token + 1] if last_token + 1 < len(tokens) else None
     return after is None or after.kind in _ENDS or after.clause in _AFTER_TABLE
 
 

@@ -90,10 +90,10 @@ def _frame(
     if isinstance(search, HybridSearch):
         return _best_of_both(session, table, plan, search)
     parts = split_search(plan)
-    return _best(session, table, plan, parts) if len(parts) > 1 else None
+    return _top_k(session, table, plan, parts) if len(parts) > 1 else None
 
 
-def _best(
+def _top_k(
     session: Session, table: TableRef, plan: ScanPlan, parts: Sequence[ScanOptions]
 ) -> DataFrame:
     """Return the best rows over all parts of a search."""
@@ -137,7 +137,7 @@ def _best_of_both(
         return None
     results = []
     for each, own_parts in zip(plans, parts, strict=True):
-        rows = _best(session, table, each, own_parts).collect()
+        rows = _top_k(session, table, each, own_parts).collect()
         addresses = np.array([row[0] for row in rows], np.uint64)
         scores = np.array([row[1] for row in rows], np.float32)
         results.append(FoundSearch(Hits.of_query(addresses, scores), pa.field("_", pa.float32())))

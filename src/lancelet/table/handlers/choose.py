@@ -59,7 +59,7 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
 
 
 def _external(records: ManifestRecords, location: Location) -> CommitHandler:
-    return ExternalStore(surroundings.watched(records), location.path)
+    return ExternalStore(surroundings.wrap_store(records), location.path)
 
 
 def _table_of(location: Location) -> str:

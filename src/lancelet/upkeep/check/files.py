@@ -19,7 +19,7 @@ from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
 from lancelet.expr.scan_types import read_as
 from lancelet.file.base import DataFileReader
 from lancelet.file.checksums import Checksums
-from lancelet.file.memo import CachedHeads
+from lancelet.file.header_cache import PageHeaderCache
 from lancelet.file.open import open_data_file
 from lancelet.file.storage import check_nulls, to_storage
 from lancelet.file.v2.reader import FileReader
@@ -90,7 +90,7 @@ class FragmentCheck:
             size=size,
             stored=self.snapshot.stored_fields(file),
             name=data_file_identity(location.path),
-            memo=CachedHeads(),
+            header_cache=PageHeaderCache(),
         )
         try:
             yield from self._check_reader(reader, file, path)

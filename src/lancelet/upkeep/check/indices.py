@@ -25,7 +25,7 @@ from pyroaring import FrozenBitMap
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
-from lancelet.file.memo import CachedHeads
+from lancelet.file.header_cache import PageHeaderCache
 from lancelet.file.open import open_data_file
 from lancelet.file.v2.footer import VERSION_BYTES, parse_version
 from lancelet.file.v2.reader import FileReader
@@ -114,7 +114,7 @@ def _check_file(location: StorePath, size: int, level: Level) -> Iterator[str]:
             location.path,
             size=size,
             name=index_file_identity(location.path),
-            memo=CachedHeads(),
+            header_cache=PageHeaderCache(),
         )
         try:
             checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None

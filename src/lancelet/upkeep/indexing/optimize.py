@@ -246,7 +246,7 @@ def _append(snapshot: Snapshot, example: TableSegment, fragments: Sequence[int])
 def _write_like(
     snapshot: Snapshot, example: TableSegment, fragments: Sequence[int], write: _Write
 ) -> IndexMetadata:
-    new = _NewSegment.like(snapshot, example)
+    new = _NewSegment.from_example(snapshot, example)
     details = write(new.rows(fragments), new.folder, new.parameters)
     return new.to_metadata(details, fragments)
 
@@ -258,7 +258,7 @@ def _merge(
     filled = [segment for segment in old if _has_rows(segment)]
     if not filled:
         return _train(snapshot, old[0], missing)
-    new = _NewSegment.like(snapshot, filled[0])
+    new = _NewSegment.from_example(snapshot, filled[0])
     details = filled[0].kind.merge(
         [segment.open() for segment in filled],
         [partial(segment.renumber, by_address=new.by_address) for segment in filled],
@@ -315,7 +315,7 @@ class _NewSegment:
     folder: SegmentFolder
 
     @staticmethod
-    def like(snapshot: Snapshot, example: TableSegment) -> _NewSegment:
+    def from_example(snapshot: Snapshot, example: TableSegment) -> _NewSegment:
         """Return a new segment with the parameters of `example`."""
         details = example.metadata.details
         opened = _open_if_readable(example)

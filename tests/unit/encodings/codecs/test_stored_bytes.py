@@ -203,7 +203,7 @@ def test_an_unknown_codec_is_named_as_such() -> None:
         decode_chunk(pb21.CompressiveEncoding(), b"", count=1)
 
 
-def test_a_codec_in_a_place_it_has_no_form_for_is_refused() -> None:
+def test_a_codec_in_a_place_it_has_no_form_for_is_rejected() -> None:
     dictionary = pb21.CompressiveEncoding(
         dictionary=pb21.Dictionary(indices=flat_encoding(8), items=flat_encoding(8))
     )
@@ -237,7 +237,7 @@ def test_a_large_constant_is_not_repeated_without_end() -> None:
         registry.decode_block(encoding, np.empty(0, np.uint8), 1 << 20)
 
 
-def test_encodings_that_nest_without_end_are_refused() -> None:
+def test_encodings_that_nest_without_end_are_rejected() -> None:
     encoding = flat_encoding(8)
     for _ in range(40):
         compression = pb21.BufferCompression(scheme=pb21.BufferCompression.ZSTD)
@@ -249,12 +249,12 @@ def test_encodings_that_nest_without_end_are_refused() -> None:
 
 
 @pytest.mark.parametrize("bits", [0, 7, 12, 1 << 40])
-def test_impossible_widths_are_refused(bits: int) -> None:
+def test_impossible_widths_are_rejected(bits: int) -> None:
     with pytest.raises(CorruptDataError, match="width"):
         decode_chunk(flat_encoding(bits), b"\0" * 16, count=2)
 
 
-def test_a_chunk_of_too_many_values_is_refused() -> None:
+def test_a_chunk_of_too_many_values_is_rejected() -> None:
     with pytest.raises(CorruptDataError, match="impossible number"):
         decode_chunk(flat_encoding(1), b"\0" * 5000, count=40_000)
 
@@ -264,7 +264,7 @@ def test_the_number_of_buffers_must_fit_the_encoding() -> None:
         decode_chunk(Rle().encode_block(numbers(1)).encoding, b"\0\0\0\0", count=1)
 
 
-def test_runs_whose_number_is_nowhere_stored_are_refused() -> None:
+def test_runs_whose_number_is_nowhere_stored_are_rejected() -> None:
     packed = OutOfLineBitpacking().encode_block(numbers(1, 2)).encoding
     encoding = pb21.CompressiveEncoding(rle=pb21.Rle(values=packed, run_lengths=packed))
     with pytest.raises(UnsupportedError, match="number of runs"):
@@ -293,7 +293,7 @@ def test_runs_whose_number_is_nowhere_stored_are_refused() -> None:
         (lambda: chunk(PackedStruct(), Fields((strings("a"),), 1)), "whole bytes"),
     ],
 )
-def test_values_unsupported_by_a_codec_are_refused(encode, match: str) -> None:
+def test_values_unsupported_by_a_codec_are_rejected(encode, match: str) -> None:
     with pytest.raises((InvalidInputError, UnsupportedError), match=match):
         encode()
 

@@ -1,4 +1,4 @@
-"""The value of a constant page: found if there is one, and kept in a buffer as Arrow has it."""
+"""The value of a constant page: detection, and storage as an Arrow buffer."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def nested(validity, values):
     return pa.Array.from_buffers(kind, len(validity), [bits], children=[structs])
 
 
-def test_columns_need_not_agree_on_what_is_below_a_null():
+def test_columns_may_differ_below_nulls():
     """Whether a struct below a null list is null has no meaning, and columns store both."""
     two = pa.struct([("x", pa.int32()), ("y", pa.int32())])
     node = nest(field_of(pa.list_(two, 2)), FileVersion.V2_3)

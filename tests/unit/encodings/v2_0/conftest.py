@@ -51,11 +51,11 @@ class StoredField:
         ]
         return self
 
-    def open(self, memo=None):
-        return v2_0.open_field(self.node, self.columns, FileVersion.V2_0, memo)
+    def open(self, header_cache=None):
+        return v2_0.open_field(self.node, self.columns, FileVersion.V2_0, header_cache)
 
-    def read(self, rows=None, memo=None):
-        reader = self.open(memo)
+    def read(self, rows=None, header_cache=None):
+        reader = self.open(header_cache)
         rows = RowRange(0, reader.num_rows) if rows is None else rows
         self.rounds = 0
         array = run(reader.read(rows), self.fetch)

@@ -198,7 +198,7 @@ def test_buffers_may_belong_to_the_column() -> None:
 @pytest.mark.parametrize(
     ("number", "name"), [(14, "inline_bitpacking"), (19, "rle"), (21, "byte_stream_split")]
 )
-def test_encodings_that_were_never_released_are_refused_by_name(number, name) -> None:
+def test_encodings_that_were_never_released_are_rejected_by_name(number, name) -> None:
     unknown = bytes([(number << 3 | 2) & 0x7F | 0x80, (number << 3 | 2) >> 7, 0])
     if number << 3 | 2 < 128:
         unknown = bytes([number << 3 | 2, 0])
@@ -208,19 +208,19 @@ def test_encodings_that_were_never_released_are_refused_by_name(number, name) ->
         column.read(RowRange(0, 1))
 
 
-def test_pages_of_another_generation_are_refused() -> None:
+def test_pages_of_another_generation_are_rejected() -> None:
     sealed = wire_pb.Any(type_url="/lance.encodings21.PageLayout").SerializeToString()
     with pytest.raises(UnsupportedError, match="PageLayout"):
         Column(pa.int32(), sealed, 1, b"\0\0\0\0").read(RowRange(0, 1))
 
 
-def test_zone_indices_are_refused() -> None:
+def test_zone_indices_are_rejected() -> None:
     zones = pb.ColumnEncoding(zone_index=pb.ZoneIndex(rows_per_zone=7))
     with pytest.raises(UnsupportedError, match="zone index"):
         Column(pa.int32(), flat(32), 1, b"\0\0\0\0", column_encoding=zones)
 
 
-def test_an_unknown_compression_is_refused_by_name() -> None:
+def test_an_unknown_compression_is_rejected_by_name() -> None:
     encoding = flat(32)
     encoding.flat.compression.scheme = "brotli"
     with pytest.raises(UnsupportedError, match="brotli"):
@@ -281,7 +281,7 @@ def test_a_dictionary_of_nulls_takes_no_memory_for_its_items(data_type) -> None:
     assert column.read(RowRange(0, 3)).to_pylist() == [None, None, None]
 
 
-def test_nulls_of_absurd_size_are_refused() -> None:
+def test_nulls_of_absurd_size_are_rejected() -> None:
     with pytest.raises((UnsupportedError, CorruptDataError), match="256 MiB"):
         Column(pa.list_(pa.float32(), 2**30), ALL_NULLS, 3).read(RowRange(0, 3))
 

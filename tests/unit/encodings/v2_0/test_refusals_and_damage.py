@@ -30,7 +30,7 @@ PACKED = {"lance-encoding:packed": "true"}
         (pa.array(["x"]), {"lance-encoding:blob": "true"}, "column='x'"),
     ],
 )
-def test_input_that_cannot_be_stored_is_refused_by_column_and_version(
+def test_input_that_cannot_be_stored_is_rejected_by_column_and_version(
     store, array, metadata, since
 ) -> None:
     with pytest.raises(UnsupportedError, match=since) as raised:
@@ -45,7 +45,7 @@ def test_null_lists_hide_the_structs_under_them(store) -> None:
     assert store(array).read().to_pylist() == [[{"a": 1}], None]
 
 
-def test_a_null_beyond_the_keys_of_a_dictionary_is_refused(store) -> None:
+def test_a_null_beyond_the_keys_of_a_dictionary_is_rejected(store) -> None:
     keys = pa.array([None, *range(128)], pa.int8())
     values = pa.array([str(i) for i in range(128)])
     with pytest.raises(UnsupportedError, match="wider keys"):

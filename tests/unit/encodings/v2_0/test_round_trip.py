@@ -153,15 +153,15 @@ def test_a_dictionary_is_cached_for_the_next_read(store) -> None:
             kept[key, type(value)] = value
 
     array = pa.array(["a", "b", None] * 50)
-    stored, memo = store(array), Everything()
-    assert stored.read(memo=memo).equals(array)
+    stored, header_cache = store(array), Everything()
+    assert stored.read(header_cache=header_cache).equals(array)
     assert stored.rounds == 2
-    assert stored.read(RowRange(7, 9), memo).equals(array[7:9])
+    assert stored.read(RowRange(7, 9), header_cache).equals(array[7:9])
     assert stored.rounds == 1
 
 
 @pytest.mark.parametrize("scheme", ["zstd", "lz4", "fsst"])
-def test_strings_are_compressed_when_the_field_asks(store, scheme) -> None:
+def test_strings_are_compressed_if_the_field_requests_it(store, scheme) -> None:
     array = pa.array([None if i % 7 == 0 else f"some text {i % 3}{i}" for i in range(2000)])
     stored = store(array, metadata={"lance-encoding:compression": scheme})
     plain = store(array)
@@ -181,7 +181,7 @@ def test_packed_structs_lie_row_by_row(store) -> None:
     assert stored.read(RowIndices(np.array([0, 3]))).equals(array.take(pa.array([0, 3])))
 
 
-def test_blobs_lie_outside_of_pages(store) -> None:
+def test_blobs_are_stored_outside_of_pages(store) -> None:
     array = pa.array([b"first", None, b"", b"last"], pa.large_binary())
     stored = store(array, metadata={"lance-encoding:blob": "true"})
     assert stored.read().equals(array)

@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes and the description of a page, a read is sound or refused.
+"""Reads of pages with damaged bytes or descriptions are valid or raise an error.
 
 Goal: no crash, no hang, no error of another kind, and no array that Arrow would not accept.
 Method: encode one array for each layout, then flip bits where they hurt most, near the start of
@@ -16,7 +16,7 @@ import pytest
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
 from lancelet.errors import CorruptDataError, UnsupportedError
-from tests.kit.field_file import DictMemo, field_file
+from tests.kit.field_file import DictHeaderCache, field_file
 
 ROWS = 400
 DAMAGES = 150
@@ -112,7 +112,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
-def test_a_damaged_page_is_sound_or_refused(name, version):
+def test_a_damaged_page_is_sound_or_rejected(name, version):
     array = ARRAYS[name]
     whole = field_file(array, version, metadata=BLOB if name == "blobs" else None)
     rng = np.random.default_rng(len(name))
@@ -120,7 +120,10 @@ def test_a_damaged_page_is_sound_or_refused(name, version):
     refused = 0
     for _ in range(DAMAGES):
         file = dataclasses.replace(
-            whole, data=bytearray(whole.data), columns=list(whole.columns), memo=DictMemo()
+            whole,
+            data=bytearray(whole.data),
+            columns=list(whole.columns),
+            header_cache=DictHeaderCache(),
         )
         DAMAGE[rng.integers(len(DAMAGE))](rng, file)
         for wanted in rows:

@@ -156,7 +156,7 @@ def test_blobs_read_back_as_bytes(version, in_struct):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_blobs_cannot_lie_in_lists(version):
+def test_blobs_in_lists_are_unsupported(version):
     arrow_field = pa.field("f", pa.list_(pa.field("item", pa.large_binary(), metadata=BLOB)))
     with pytest.raises(UnsupportedError, match="lists"):
         field_file(pa.array([[b"a"]], arrow_field.type), version, arrow_field=arrow_field)
@@ -225,7 +225,7 @@ def test_no_rows_are_read_without_a_request():
         RowIndices(np.array([4, 3])),
     ],
 )
-def test_rows_that_are_not_there_are_refused(rows):
+def test_rows_that_are_not_there_are_rejected(rows):
     file = field_file(ARRAYS["int64"], FileVersion.V2_2)
     with pytest.raises(InvalidInputError):
         file.read(rows)

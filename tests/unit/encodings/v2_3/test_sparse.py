@@ -166,7 +166,7 @@ def test_a_sparse_page_without_values_costs_next_to_nothing():
     assert file.read(RowRange(10, 20)).null_count == 10
 
 
-def test_blobs_of_the_first_kind_are_refused():
+def test_blobs_of_the_first_kind_are_rejected():
     with pytest.raises(UnsupportedError, match="blob"):
         field_file(pa.array([b"a"], pa.large_binary()), V, metadata={"lance-encoding:blob": "true"})
 
@@ -276,7 +276,7 @@ def test_an_index_past_the_values_is_corrupt_unless_it_is_under_a_null(index):
     at = int(file.columns[0].pages[0].position[0])
     file.data[at + 4 : at + 8] = index.to_bytes(4, "little")
     assert file.read(RowRange(0, 200)).to_pylist() == array.to_pylist()
-    file.memo = type(file.memo)()
+    file.header_cache = type(file.header_cache)()
     file.data[at + 8 : at + 12] = index.to_bytes(4, "little")
     with pytest.raises(CorruptDataError, match="out of bounds"):
         file.read(RowRange(0, 200))
@@ -292,13 +292,13 @@ def test_planes_of_an_unknown_kind_are_unsupported(plane):
 
 
 @pytest.mark.parametrize("name", ["lists of structs", "fixed lists in lists"])
-def test_damaged_structure_is_sound_or_refused(name):
+def test_damaged_structure_is_sound_or_rejected(name):
     whole = sparse_file(ARRAYS[name])
     rng = np.random.default_rng(1)
     outcomes = set()
     for _ in range(300):
         file = dataclasses.replace(whole, data=bytearray(whole.data), columns=list(whole.columns))
-        file.memo = type(file.memo)()
+        file.header_cache = type(file.header_cache)()
         (page,) = file.columns[0].pages
         if rng.random() < 0.5:
             buffer = rng.integers(2, len(page.size))

@@ -176,7 +176,7 @@ def test_dictionaries_of_batches_become_one() -> None:
     assert reader.dictionary_values(reader.schema.fields[0]).equals(writer.dictionaries[0])
 
 
-def test_a_second_file_goes_on_with_the_values_of_the_first() -> None:
+def test_a_second_file_continues_with_the_values_of_the_first() -> None:
     table = pa.table({"d": pa.array(["b", "a"]).dictionary_encode()})
     store = write(table, dictionaries={0: pa.array(["a", "z"])})
     assert read(store)["d"].to_pylist() == ["b", "a"]
@@ -277,7 +277,7 @@ class RefusingStore(MemoryStore):
         (pa.dictionary(pa.int8(), pa.bool_()), "x"),
     ],
 )
-def test_input_that_cannot_be_stored_is_refused_before_a_byte(data_type, column) -> None:
+def test_input_that_cannot_be_stored_is_rejected_before_a_byte(data_type, column) -> None:
     schema = Schema.from_arrow(pa.schema([("x", data_type)]))
     with pytest.raises(UnsupportedError, match=f"column='{column}'"):
         create_file(RefusingStore(), PATH, schema)

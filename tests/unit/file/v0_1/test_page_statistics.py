@@ -108,7 +108,7 @@ long_text = st.text(st.sampled_from("aü€\U0001f600\U0010ffff"), max_size=70)
 
 
 @given(st.lists(long_text | st.none(), min_size=1, max_size=5))
-def test_text_lies_within_its_bounds(values) -> None:
+def test_text_is_within_its_bounds(values) -> None:
     least, greatest = bounds_of_batch(pa.array(values, pa.string())).to_pylist()
     for value in (value.encode() for value in values if value is not None):
         assert least.encode() <= value
@@ -128,7 +128,7 @@ COVERED = {
 
 
 @given(data=st.data(), data_type=st.sampled_from(list(COVERED)), rows=st.integers(1, 4))
-def test_zones_hold_for_what_is_read(data, data_type, rows) -> None:
+def test_zones_are_valid_for_read_values(data, data_type, rows) -> None:
     """Goal: pruning by zones never loses a row, although nulls are read as other values."""
     values = data.draw(st.lists(COVERED[data_type] | st.none(), min_size=1, max_size=12))
     reader = written(pa.array(values, data_type), rows=rows)

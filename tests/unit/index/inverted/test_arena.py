@@ -1,4 +1,4 @@
-"""Lists of an arena are those of the tokens asked for, however many others came between."""
+"""Cached posting lists of an arena are those of the requested tokens."""
 
 import numpy as np
 from hypothesis import given
@@ -26,7 +26,7 @@ def _arena() -> ListArena:
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=3), min_size=1, max_size=12))
-def test_a_query_finds_the_same_whatever_was_asked_before(queries: list[list[int]]) -> None:
+def test_results_do_not_depend_on_earlier_queries(queries: list[list[int]]) -> None:
     norms = np.full(DOCS, 0.7, np.float32)
     shared = _arena()
     for tokens in queries:

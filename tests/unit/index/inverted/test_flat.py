@@ -48,7 +48,7 @@ def test_a_segment_without_metadata_is_read():
 
 
 @pytest.mark.parametrize("wrong", [{"offsets": "[0]"}, {"offsets": "[0,9]"}, {"offsets": "[0,x]"}])
-def test_files_that_do_not_fit_are_refused(wrong):
+def test_files_that_do_not_fit_are_rejected(wrong):
     with pytest.raises(CorruptDataError, match="early releases"):
         InvertedSegment(written(**wrong))
     with pytest.raises(CorruptDataError, match="unknown document"):

@@ -1,4 +1,4 @@
-"""Postings that wait, in memory or in a file, come back as they were, token by token."""
+"""Buffered postings, in memory or a file, round-trip by token."""
 
 from unittest import mock
 

@@ -170,7 +170,7 @@ def test_damage_is_an_error_or_other_words(words, place, byte, cut):
         assert "damaged" in str(error)  # noqa: PT017
 
 
-def test_a_trie_whose_ways_double_at_every_level_is_refused():
+def test_a_trie_whose_ways_double_at_every_level_is_rejected():
     header = np.array([32, 64, 64, 64, 1, 0, 0, 0], np.int32).tobytes()
     # Two ways, the first of which leads to where the second does.
     units = np.array([1, 65, 1, 66] * 40 + [0x8000], np.uint16)

@@ -31,7 +31,7 @@ def test_a_model_that_is_missing_is_named(home, name):
 
 
 @pytest.mark.parametrize("name", ["icu/other", "lindera", "other/model"])
-def test_an_unknown_name_is_refused(home, name):
+def test_an_unknown_name_is_rejected(home, name):
     with pytest.raises(InvalidInputError, match="unknown base tokenizer"):
         make_model_tokenizer(name)
 

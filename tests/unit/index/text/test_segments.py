@@ -59,7 +59,7 @@ def test_words_are_read_when_they_are_met(fresh):
     assert segments._read_dictionary.cache_info().misses == 2
 
 
-def test_without_the_library_only_texts_that_need_it_are_refused(no_library):
+def test_without_the_library_only_texts_that_need_it_are_rejected(no_library):
     assert cut(["word by word"]) == [["word", "by", "word"]]
     with pytest.raises(UnsupportedError, match="PyICU") as caught:
         cut(["東京"])

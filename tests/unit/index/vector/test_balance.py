@@ -73,7 +73,7 @@ def test_partitions_are_split_and_joined(tmp_path, kind, metric, stable):
     assert_valid(path, metric)
 
 
-def test_partitions_that_were_asked_for_stay(tmp_path):
+def test_partitions_that_were_requested_stay(tmp_path):
     path = str(tmp_path)
     dataset = lancelet.write_dataset(rows(0, 1100, around=0, seed=1), path)
     dataset.create_index("v", "IVF_FLAT", num_partitions=4)

@@ -93,7 +93,7 @@ def segments_of(dataset):
 
 
 @pytest.mark.parametrize("kind", [each for each in registry.KINDS if not each.endswith("FLAT")])
-def test_codes_of_bits_are_refused_and_not_read(tmp_path, kind, monkeypatch):
+def test_codes_of_bits_are_rejected_and_not_read(tmp_path, kind, monkeypatch):
     dataset = written(tmp_path / "t.lance")
     options = {"metric": "hamming", "num_partitions": 1}
     if kind.endswith("PQ"):

@@ -1,4 +1,4 @@
-"""Rows by partition: the same whether they wait in memory or in files."""
+"""Rows grouped by partition are equal for memory and file buffers."""
 
 from itertools import pairwise
 

@@ -216,7 +216,7 @@ def _replacement_of_v(
     return lancelet.LanceOperation.DataReplacementGroup(fragment.fragment_id, file)
 
 
-def test_versions_that_are_gone_are_an_error(tmp_path: Path) -> None:
+def test_removed_versions_are_an_error(tmp_path: Path) -> None:
     from datetime import timedelta
 
     dataset = lancelet.write_dataset(_rows([1, 2], 0), tmp_path, enable_stable_row_ids=True)

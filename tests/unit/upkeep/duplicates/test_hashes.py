@@ -85,7 +85,7 @@ def test_partitions_of_an_index_are_clustered_without_deleted_rows(dataset):
         hamming_clustering_for_ivf_partition(dataset, name, 9, 0)
 
 
-def test_columns_without_hashes_are_refused(tmp_path):
+def test_columns_without_hashes_are_rejected(tmp_path):
     table = pa.table({"h": pa.array([[1] * 7], pa.list_(pa.uint8(), 7)), "n": [1]})
     other = lancelet.write_dataset(table, tmp_path / "u")
     for column in ("h", "n"):

@@ -25,7 +25,7 @@ from lancelet.index.folder import IndexLoads, StoredFile
 from lancelet.index.parts.ordering import Order
 from lancelet.index.parts.spans import Span
 from lancelet.io.cache import CacheScope
-from lancelet.io.fork import renew_after_fork
+from lancelet.io.fork import reset_after_fork
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.values import cached_property, dataclass
@@ -73,7 +73,7 @@ class Pages:
         """Start with an empty cache."""
         self._num_read = 0
         self._lock = threading.Lock()
-        renew_after_fork(self, Pages._renew)
+        reset_after_fork(self, Pages._reset)
 
     @property
     def whole(self) -> Page | None:
@@ -165,7 +165,7 @@ class Pages:
         with self._lock:
             self._num_read += pages
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
 
     def _read_rows(self, first: int, stop: int) -> Page:

@@ -14,10 +14,10 @@ from lancelet.io.cache import CACHE, LruCache
 T = TypeVar("T")
 
 
-class CachedHeads:
+class PageHeaderCache:
     """The cached page headers of one open file.
 
-    >>> heads = CachedHeads(LruCache(10_000))
+    >>> heads = PageHeaderCache(LruCache(10_000))
     >>> heads.put((0, 3), [7, 9], value_bytes=16)
     >>> heads.get((0, 3), list), heads.get((0, 3), dict), heads.get((1, 3), list)
     ([7, 9], None, None)
