@@ -18,7 +18,7 @@ import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import wraps
+from functools import update_wrapper, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
@@ -213,11 +213,10 @@ def _chained(
 
 
 def _table(
-    scanner: Callable[Concatenate[S, P], LanceScanner],
+    scanner: Callable[Concatenate[S, P], LanceScanner], documented: Callable[..., Any]
 ) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, pa.Table]]:
     """Return `to_table` as a coroutine function that checks for cancellation after each batch."""
 
-    @wraps(scanner)
     async def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
         def read(stopped: threading.Event) -> pa.Table:
             scan = scanner(self._wrapped, *arguments, **options)
@@ -229,6 +228,21 @@ def _table(
             return pa.Table.from_batches(found, scan.projected_schema)
 
         return await _call(self.executor, read)
+
+    update_wrapper(call, documented)
+    return call
+
+
+def _maintenance(
+    method: Callable[Concatenate[DatasetOptimizer, P], T],
+) -> Callable[Concatenate[_Async[LanceDataset], P], Coroutine[Any, Any, T]]:
+    """Return a coroutine function for a method of the optimizer."""
+
+    @wraps(method)
+    async def call(self: _Async[LanceDataset], /, *arguments: P.args, **options: P.kwargs) -> T:
+        async with self.lock:
+            optimizer = self._wrapped.optimize
+            return await _call(self.executor, lambda _: method(optimizer, *arguments, **options))
 
     return call
 
@@ -268,7 +282,7 @@ def _reopened(
 class AsyncScanner(_Async[LanceScanner]):
     """A scanner with asynchronous methods; see `LanceScanner`."""
 
-    to_table = _table(lambda scanner: scanner)
+    to_table = _table(lambda scanner: scanner, LanceScanner.to_table)
     to_batches = _batches(LanceScanner.to_batches)
     to_pandas = _awaited(LanceScanner.to_pandas)  # type: ignore[arg-type]  # named arguments may not be called `self`
     to_polars = _awaited(LanceScanner.to_polars)
@@ -525,7 +539,7 @@ class AsyncDataset(_Async[LanceDataset]):
         """
         return await _call(self.executor, lambda _: self.dataset.latest_version)
 
-    to_table = _table(LanceDataset.scanner)
+    to_table = _table(LanceDataset.scanner, LanceDataset.to_table)
     to_batches = _batches(LanceDataset.to_batches)
     all_files = _awaited(LanceDataset.all_files)
     base_paths = _awaited(LanceDataset.base_paths)
@@ -608,10 +622,8 @@ class AsyncDataset(_Async[LanceDataset]):
     update_field_metadata = _change(LanceDataset.update_field_metadata)
     update_metadata = _change(LanceDataset.update_metadata)
     update_schema_metadata = _change(LanceDataset.update_schema_metadata)
-    compact_files = _change(lambda dataset, **options: dataset.optimize.compact_files(**options))
-    optimize_indices = _change(
-        lambda dataset, **options: dataset.optimize.optimize_indices(**options)
-    )
+    compact_files = _maintenance(DatasetOptimizer.compact_files)
+    optimize_indices = _maintenance(DatasetOptimizer.optimize_indices)  # type: ignore[arg-type]  # named arguments may not be called `self`
 
     async def merge(self, builder: MergeInsertBuilder, data: Any, **options: Any) -> ExecuteResult:
         """Execute an upsert.
