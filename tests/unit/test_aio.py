@@ -218,7 +218,9 @@ BUILDERS = (
 )
 
 
-@pytest.mark.parametrize(("own", "synchronous", "without_io"), BUILDERS, ids=str)
+@pytest.mark.parametrize(
+    ("own", "synchronous", "without_io"), BUILDERS, ids=[each[0].__name__ for each in BUILDERS]
+)
 def test_every_operation_has_an_asynchronous_form(own, synchronous, without_io):
     operations = {name for name in dir(synchronous) if not name.startswith("_")}
     assert operations - without_io - set(dir(own)) == set()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from lancelet import change
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
+from lancelet.dataset.show.listing import VERSION_COLUMNS, Listing, version_cells
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
 from lancelet.table.snapshot import Snapshot, open_entries, open_snapshot
@@ -71,7 +72,8 @@ class HistoryMethods:
         """
         location = self._handle.location
         entries = location.handler.list_versions(location.store)
-        return [describe_version(version) for version in open_entries(location, entries)]
+        found = (describe_version(version) for version in open_entries(location, entries))
+        return Listing(found, VERSION_COLUMNS, version_cells)
 
     def checkout_version(self, version: VersionLike) -> LanceDataset:
         """Return the dataset at another version.

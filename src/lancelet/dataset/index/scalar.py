@@ -15,6 +15,7 @@ from lancelet.bitmap import Bitmap
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import Facts, Listing
 from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
@@ -85,6 +86,22 @@ class IndexDescription:
         }
         details = display.grid(("detail", "value"), self.details.items())
         return display.card(self.name, facts, details)
+
+
+_INDEX_COLUMNS: Final = ("name", "kind", "columns", "rows", "size", "segments")
+_SEGMENT_COLUMNS: Final = ("name", "kind", "columns", "version", "fragments", "uuid")
+
+
+def _index_cells(index: IndexDescription) -> list[Any]:
+    size = "" if index.total_size_bytes is None else display.size_text(index.total_size_bytes)
+    rows, segments = index.num_rows_indexed, len(index.segments)
+    return [index.name, index.index_type, index.field_names, rows, size, segments]
+
+
+def _segment_cells(index: IndexInformation) -> list[Any]:
+    fragments = len(index["fragment_ids"])
+    columns, version = index["fields"], index["version"]
+    return [index["name"], index["type"], columns, version, fragments, index["uuid"]]
 
 
 class IndexMethods:
@@ -252,7 +269,8 @@ class IndexMethods:
         )
         snapshot = self._handle.snapshot
         ordered = sorted(remapped_indices(snapshot), key=lambda index: index.name)
-        return [_index_information(snapshot, index) for index in ordered]
+        found = (_index_information(snapshot, index) for index in ordered)
+        return Listing(found, _SEGMENT_COLUMNS, _segment_cells)
 
     def describe_indices(self) -> list[IndexDescription]:
         """Return all indices with their segments.
@@ -271,7 +289,8 @@ class IndexMethods:
         by_name: dict[str, list[IndexMetadata]] = {}
         for index in sorted(remapped_indices(snapshot), key=lambda index: index.name):
             by_name.setdefault(index.name, []).append(index)
-        return [_description(snapshot, name, found) for name, found in by_name.items()]
+        described = (_description(snapshot, name, found) for name, found in by_name.items())
+        return Listing(described, _INDEX_COLUMNS, _index_cells)
 
     @checks_types
     def prewarm_index(
@@ -318,7 +337,7 @@ class IndexMethods:
             DeprecationWarning,
             stacklevel=2,
         )
-        return upkeep.indexing.describe.index_statistics(self._handle.snapshot, index_name)
+        return Facts(upkeep.indexing.describe.index_statistics(self._handle.snapshot, index_name))
 
 
 def index_request(

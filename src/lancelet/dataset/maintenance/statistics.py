@@ -10,6 +10,7 @@ import numpy as np
 
 from lancelet import upkeep
 from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import Facts
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import FieldId
 from lancelet.io.metered import PROCESS_METER
@@ -113,7 +114,7 @@ class LanceStats:
             dataset.stats.index_stats("id_idx")
             ```
         """
-        return upkeep.indexing.describe.index_statistics(self._snapshot, index_name)
+        return Facts(upkeep.indexing.describe.index_statistics(self._snapshot, index_name))
 
     def column_stats(
         self, columns: Sequence[str] | None = None, *, distinct: bool = False

@@ -67,10 +67,19 @@ def size_text(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def _text(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """Format a value for a cell.
+
+    >>> short_text(1200), short_text(["a", "b"]), short_text(b"abc")
+    ('1,200', 'a, b', '3 bytes')
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         value = f"{value:,}"
     elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
     text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
-    return html.escape(text if len(text) <= _CELL_CHARS else f"{text[:_CELL_CHARS]}…")
+    return text if len(text) <= _CELL_CHARS else f"{text[:_CELL_CHARS]}…"
+
+
+def _text(value: Any) -> str:
+    return html.escape(short_text(value))

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
+from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import table_of
 from lancelet.dataset.sql import datafusion_engine
 from lancelet.dataset.sql.errors import SqlError
 from lancelet.errors import InvalidInputError
@@ -43,6 +45,13 @@ class SqlQuery(ArrowResult):
     engine: Engine = field(repr=False)
     batch_size: int = _BATCH_ROWS
     batch_size_bytes: int | None = None
+
+    def __str__(self) -> str:
+        """Run the query and show its first rows."""
+        return table_of(self.to_table())
+
+    def _repr_html_(self) -> str:
+        return display.preview(self.to_table())
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
         """Return the result as a stream.
