@@ -8,6 +8,7 @@ import pytest
 
 import lancelet
 from lancelet.dataset import Index
+from lancelet.dataset.index import vector as vector_methods
 from lancelet.indices import IndexConfig
 from lancelet.progress import IndexProgress
 
@@ -245,3 +246,13 @@ def test_an_index_of_vectors_has_the_name_of_no_other_either(tmp_path, replace):
 def test_names_that_the_format_keeps_for_itself_are_rejected(dataset):
     with pytest.raises(RuntimeError, match="reserved for system indices"):
         dataset.create_scalar_index("a", "BTREE", name="__lance_frag_reuse")
+
+
+def test_the_default_vector_index_depends_on_the_number_of_rows(monkeypatch):
+    rows = {"v": np.eye(300, 8, dtype=np.float32)}
+    dataset = lancelet.write_dataset(rows, "memory://default-vector-index/t")
+    dataset.create_index("v")
+    assert [index.index_type for index in dataset.describe_indices()] == ["IVF_FLAT"]
+    monkeypatch.setattr(vector_methods, "_FLAT_ROWS_MAX", 299)
+    dataset.create_index("v", replace=True)
+    assert [index.index_type for index in dataset.describe_indices()] == ["IVF_PQ"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replace_fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
@@ -28,6 +28,10 @@ class NoVectorIndexError(FieldNotFoundError, KeyError):
     """The column has no vector index."""
 
 
+_FLAT_ROWS_MAX: Final = 1 << 16
+"""Up to this number of rows, the default index stores vectors without quantization."""
+
+
 class VectorIndexMethods:
     """Methods that build vector indices."""
 
@@ -39,7 +43,7 @@ class VectorIndexMethods:
         self,
         /,
         column: str | Sequence[str],
-        index_type: str,
+        index_type: str | None = None,
         name: str | None = None,
         metric: str = "L2",
         replace: bool = False,
@@ -77,7 +81,8 @@ class VectorIndexMethods:
         Args:
             column: The path of the vector column.
             index_type: `IVF_FLAT`, `IVF_PQ`, `IVF_SQ`, `IVF_RQ`, `IVF_HNSW_FLAT`, `IVF_HNSW_PQ` or
-                `IVF_HNSW_SQ`.
+                `IVF_HNSW_SQ`; by default `IVF_FLAT` for tables of up to 65,536 rows, which stores
+                exact vectors, and `IVF_PQ` for larger ones.
             name: The name; by default the column path with the suffix `_idx`.
             metric: `L2`, `cosine`, `dot`, or `hamming` for binary vectors.
             replace: Whether to replace an index of this name.
@@ -135,6 +140,9 @@ class VectorIndexMethods:
                 DeprecationWarning,
                 stacklevel=2,
             )
+        if index_type is None:
+            is_small = self._handle.snapshot.num_rows <= _FLAT_ROWS_MAX
+            index_type = "IVF_FLAT" if is_small else "IVF_PQ"
         arguments = VectorIndexArguments(
             column,
             index_type,
