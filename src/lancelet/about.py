@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 PYLANCE_VERSION: Final = "14.0.2"
 """The pylance release that defines the public API."""
