@@ -204,7 +204,7 @@ def _adding_value_to_errors(
                 raise MixedValuesError(
                     (
                         "a value cannot be stored in a column with the preceding values: "
-                        f"{error.args[0]}"
+                        f"{error.args[0]}{_value_hint(values[row])}"
                     ),
                     column=name,
                     row=row,
@@ -212,6 +212,19 @@ def _adding_value_to_errors(
                     **({"expected": str(types[name])} if name in types else {}),
                 ) from error
         raise
+
+
+def _value_hint(value: object) -> str:
+    """Return how to store a value of a library that has no column type."""
+    library = type(value).__module__.split(".")[0]
+    if library == "PIL":
+        return (
+            "; encode images first: buffer = io.BytesIO(); image.save(buffer, 'PNG'); "
+            "buffer.getvalue()"
+        )
+    if library == "torch":
+        return "; convert tensors with tensor.numpy()"
+    return ""
 
 
 def _first_refused(values: Any, target: pa.DataType | None) -> int | None:

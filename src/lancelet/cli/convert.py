@@ -94,12 +94,22 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             rows = _from_table(arguments, target, out)
     else:
         raise InvalidInputError(
-            "exactly one of source and target must be a Lance table",
+            f"exactly one of source and target must be a Lance table{_extension_hint(arguments)}",
             source=source or "lance",
             target=target or "lance",
         )
     out.facts({"source": arguments.uri, "target": arguments.target, "rows": rows})
     return ExitCode.DONE
+
+
+def _extension_hint(arguments: argparse.Namespace) -> str:
+    """Return the known extensions if a path has another one."""
+    for path in (arguments.target, arguments.uri):
+        suffix = Path(path).suffix.lower()
+        if suffix not in (*_FORMATS, ".lance", "") and not Path(path).exists():
+            known = ", ".join(_FORMATS)
+            return f"; {suffix} is not the extension of a file format; use {known}, or --to"
+    return ""
 
 
 def format_of(path: str) -> str | None:

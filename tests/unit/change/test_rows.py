@@ -220,3 +220,9 @@ def test_a_text_search_without_an_index_names_the_call_that_builds_it():
     dataset = lancelet.write_dataset([{"body": "a fox"}], "memory://text-without-index/t")
     with pytest.raises(ValueError, match=r"create_scalar_index\('body', 'INVERTED'\)"):
         dataset.to_table(full_text_query="fox")
+
+
+def test_an_image_is_rejected_with_how_to_encode_it():
+    image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
+    with pytest.raises(MixedValuesError, match=r"image\.save\(buffer, 'PNG'\)"):
+        lancelet.write_dataset([{"image": image}], "memory://images/t")

@@ -691,3 +691,9 @@ def test_tables_show_sizes_of_binary_values_and_a_part_of_vectors(tmp_path: Path
     _, text, _ = call("head", uri)
     assert "<binary, 300 bytes>" in text
     assert "[0.5, 0.5, 0.5, ... 384 values]" in text
+
+
+def test_an_unknown_extension_of_a_conversion_names_the_known_ones(table: str, call) -> None:
+    code, _, errors = call("convert", table, "out.xyz")
+    assert code == ExitCode.USAGE
+    assert ".xyz is not the extension of a file format; use .parquet" in errors

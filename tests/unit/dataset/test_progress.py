@@ -158,3 +158,12 @@ def test_nothing_is_shown_by_default(table, capsys):
     table.optimize.compact_files(progress=False)
     lancelet.write_dataset(pa.table({"a": [1]}), "memory://")
     assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_without_widgets_prints_text(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "ipywidgets" else find_spec(name)
+    )
+    assert isinstance(progress_bars.new_bars(), progress_bars.TextLines)

@@ -31,7 +31,13 @@ class Bars(Protocol):
 
 
 def new_bars() -> Bars:
-    """Return bars of the first installed library: rich, tqdm, or text."""
+    """Return bars of the first installed library: rich, tqdm, or text.
+
+    In notebooks, both libraries display bars with ipywidgets; without it, text is printed.
+    """
+    is_notebook = "ipykernel" in sys.modules
+    if is_notebook and importlib.util.find_spec("ipywidgets") is None:
+        return TextLines(sys.stderr)
     if importlib.util.find_spec("rich") is not None:
         return RichBars()
     if importlib.util.find_spec("tqdm") is not None:
