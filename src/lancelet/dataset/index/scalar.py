@@ -112,7 +112,7 @@ class IndexMethods:
     @checks_types
     def create_scalar_index(
         self,
-        column: str,
+        column: str | Sequence[str],
         index_type: Any,
         name: str | None = None,
         *,
