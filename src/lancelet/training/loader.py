@@ -31,10 +31,11 @@ _MEASURED_VALUES: Final = 8
 """The number of values of a list that are measured."""
 _ROWS_PER_READ: Final = 65_536
 """The maximum number of rows per read of small batches."""
-_BYTES_PER_READ: Final = 16 << 20
-"""The maximum bytes per read, which amortize the fixed cost of a read.
+_BYTES_PER_READ: Final = 4 << 20
+"""The maximum bytes per read: several batches amortize the fixed cost of a read.
 
-With larger reads, malloc would return memory to the system after each read.
+Shuffled JPEG images of 20 KB are read two to four times as fast as with 16 MiB, whose memory malloc
+returns to the system after each read.
 """
 
 
