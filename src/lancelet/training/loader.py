@@ -20,6 +20,7 @@ import numpy as np
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
+from lancelet.training.arguments import check_integers, is_integer
 from lancelet.training.convert import Converter, Form, ToBatches
 from lancelet.training.decoders import Decoder
 from lancelet.training.shuffle import Positions
@@ -168,6 +169,9 @@ class Loader:
         Raises:
             InvalidInputError: An argument is out of range or unknown.
         """
+        check_integers(batch_size=batch_size, rank=rank, world_size=world_size, epoch=epoch)
+        check_integers(prefetch_bytes=prefetch_bytes)
+        check_integers(allow_none=True, num_threads=num_threads)
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise InvalidInputError(
                 "batch_size must be at least 1, and rank must be less than world_size",
@@ -203,10 +207,10 @@ class Loader:
         """Return the number of batches per epoch."""
         length, whole = len(self._source), self._batch_size * self._world_size
         remainder = length % whole
-        if self._full_batches:
-            return length // whole
-        has_remainder = remainder if self._uneven == "pad" else remainder // self._world_size
-        return length // whole + bool(has_remainder)
+        padding = self._world_size - 1 if self._uneven == "pad" else 0
+        rank_rows = (remainder + padding) // self._world_size
+        rows_min = self._batch_size if self._full_batches else 1
+        return length // whole + (rank_rows >= rows_min)
 
     @property
     def epoch(self) -> int:
@@ -239,7 +243,7 @@ class Loader:
         state = State(
             version=source.version,
             table=source.table,
-            seed=source.seed,
+            seed=int(source.seed),
             epoch=self._epoch,
             position=self._position,
             plan=source.name,
@@ -267,6 +271,18 @@ class Loader:
                     found=state[name],
                     expected=own[name],
                 )
+        counts = {"epoch": state["epoch"], "position": state["position"]}
+        for name, value in counts.items():
+            if not is_integer(value) or value < 0:
+                raise InvalidInputError(
+                    f"the {name} of a state must be an integer of at least 0", found=value
+                )
+        if state["position"] > len(self._source):
+            raise InvalidInputError(
+                "the position of a state is beyond the end of the epoch",
+                found=state["position"],
+                length=len(self._source),
+            )
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
         self._origin = int(state.get("origin", self._position))
         self._resumed = tuple(state.get("share", ()))

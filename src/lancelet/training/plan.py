@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from lancelet.dataset import LanceDataset
 from lancelet.errors import InvalidInputError
+from lancelet.training.arguments import ArgumentTypeError, check_integers
 from lancelet.training.shuffle import (
     ByClumps,
     ByRows,
@@ -91,8 +92,8 @@ class Plan:
         >>> plan(table, shuffle="none").rows_at(np.array([2, 0]), epoch=0)
         array([2, 0])
         """
-        numbers = self.order.at(positions, epoch)
-        return numbers if self.rows is None else self.rows[numbers]
+        indices = self.order.at(positions, epoch)
+        return indices if self.rows is None else self.rows[indices]
 
     def read(self, positions: Positions, epoch: int) -> pa.Table:
         """Return the samples at positions of an epoch, in order."""
@@ -124,12 +125,12 @@ class Plan:
         if extent is None:
             read = self.dataset.read_blobs(column, indices=rows)
             return pa.array([data for _, data in read], pa.large_binary())
-        numbers = rows.tolist()
+        row_numbers = rows.tolist()
         offsets, sizes = (table[name].to_pylist() for name in extent)
-        values: list[bytes | None] = [None] * len(numbers)
+        values: list[bytes | None] = [None] * len(row_numbers)
         given = [
             (index, request)
-            for index, request in enumerate(zip(numbers, offsets, sizes, strict=True))
+            for index, request in enumerate(zip(row_numbers, offsets, sizes, strict=True))
             if None not in request
         ]
         requests = [request for _, request in given]
@@ -197,7 +198,15 @@ def plan(
         InvalidInputError: Arguments are inconsistent, or no rows remain.
         FieldNotFoundError: A column does not exist.
     """
-    _check(locals())
+    check_integers(seed=seed, split_seed=split_seed)
+    check_integers(allow_none=True, clump_size=clump_size, samples=samples)
+    _check_order(shuffle, clump_size, samples, weights, balance_by, replacement=replacement)
+    if (splits is None) != (split is None):
+        raise InvalidInputError("splits and split must be given together")
+    if split is None and (split_key or stratify_by or split_seed):
+        raise InvalidInputError("split_key, stratify_by and split_seed require splits and split")
+    if columns is not None and not len(columns):
+        raise InvalidInputError("columns is empty; name a column, or pass None for all columns")
     # Writes move the object of the caller to a new version, but must not move the plan.
     dataset = copy(dataset)
     schema = dataset.scanner(columns=columns, limit=0).projected_schema
@@ -256,35 +265,37 @@ def plan(
     )
 
 
-def _check(given: Mapping[str, Any]) -> None:
-    """Raise if arguments are inconsistent."""
-    if given["shuffle"] not in get_args(Shuffle):
-        raise InvalidInputError(
-            "unknown shuffle", found=given["shuffle"], expected=list(get_args(Shuffle))
-        )
-    if (given["shuffle"] == "clumps") != (given["clump_size"] is not None):
+def _check_order(
+    shuffle: str,
+    clump_size: int | None,
+    samples: int | None,
+    weights: Any,
+    balance_by: str | None,
+    *,
+    replacement: bool,
+) -> None:
+    """Raise if the arguments of the order are inconsistent."""
+    if shuffle not in get_args(Shuffle):
+        raise InvalidInputError("unknown shuffle", found=shuffle, expected=list(get_args(Shuffle)))
+    if not isinstance(replacement, bool):
+        raise ArgumentTypeError("replacement must be True or False", found=replacement)
+    if (shuffle == "clumps") != (clump_size is not None):
         raise InvalidInputError(
             "clump_size is required for shuffle='clumps', and only supported there"
         )
-    if given["clump_size"] is not None and given["clump_size"] < 1:
-        raise InvalidInputError("clump_size must be at least 1", clump_size=given["clump_size"])
-    if (given["splits"] is None) != (given["split"] is None):
-        raise InvalidInputError("splits and split must be given together")
-    if given["split"] is None and any(given[n] for n in ("split_key", "stratify_by", "split_seed")):
-        raise InvalidInputError("split_key, stratify_by and split_seed require splits and split")
-    if given["weights"] is not None and given["balance_by"] is not None:
+    if clump_size is not None and clump_size < 1:
+        raise InvalidInputError("clump_size must be at least 1", clump_size=clump_size)
+    if weights is not None and balance_by is not None:
         raise InvalidInputError("weights and balance_by cannot be combined")
-    drawn = given["replacement"] or given["weights"] is not None or given["balance_by"] is not None
-    if given["samples"] is not None and not (drawn and given["samples"] > 0):
+    drawn = replacement or weights is not None or balance_by is not None
+    if samples is not None and not (drawn and samples > 0):
         raise InvalidInputError(
             "samples must be positive, and requires replacement, weights or balance_by; other "
             "epochs contain each row once",
-            samples=given["samples"],
+            samples=samples,
         )
-    if drawn and given["shuffle"] != "rows":
-        raise InvalidInputError(
-            "drawing with replacement requires shuffle='rows'", shuffle=given["shuffle"]
-        )
+    if drawn and shuffle != "rows":
+        raise InvalidInputError("drawing with replacement requires shuffle='rows'", shuffle=shuffle)
 
 
 def _blobs(

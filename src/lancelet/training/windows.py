@@ -75,7 +75,14 @@ class WindowPlan:
         return Loader(self, batch_size, **options)
 
 
-def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None) -> WindowPlan:
+def windows(
+    plan: Plan,
+    size: int,
+    *,
+    step: int = 1,
+    group_by: str | None = None,
+    allow_gaps: bool = False,
+) -> WindowPlan:
     """Create windows of consecutive rows.
 
     Args:
@@ -83,6 +90,8 @@ def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None
         size: The number of rows per window.
         step: The number of rows between the starts of windows.
         group_by: A column; all rows of a window have the same value.
+        allow_gaps: Whether the rows of a window may be separated by rows that the filter or the
+            split of the plan excludes.
 
     Raises:
         InvalidInputError: No window fits, or the plan has an unsupported order.
@@ -92,22 +101,35 @@ def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None
     if not isinstance(plan.order, ByRows | InOrder):
         raise InvalidInputError("windows require shuffle='none' or shuffle='rows'")
     count = len(plan)
-    bounds = np.array([0, count])
+    is_end = np.zeros(max(count - 1, 0), np.bool_)
+    if plan.rows is not None and not allow_gaps:
+        is_end |= np.diff(plan.rows) != 1
     if group_by is not None:
         rows = np.arange(count) if plan.rows is None else plan.rows
         values = plan.dataset.take(rows, columns=[group_by])[group_by].combine_chunks()
         codes = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy()
-        bounds = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [count]))
+        is_end |= np.diff(codes) != 0
+    bounds = np.concatenate(([0], np.flatnonzero(is_end) + 1, [count]))
     lengths = np.diff(bounds)
     counts = np.maximum(0, (lengths - size) // step + 1)
     ends = np.cumsum(counts)
     if not ends[-1]:
-        raise InvalidInputError("no run of consecutive rows is long enough for a window", size=size)
+        raise InvalidInputError(
+            "no run of consecutive rows is long enough for a window; pass allow_gaps=True to skip "
+            "rows that the filter or the split excludes",
+            size=size,
+        )
     within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     starts = np.repeat(bounds[:-1], counts) + within * step
     is_shuffled = isinstance(plan.order, ByRows)
     order = ByRows(len(starts), plan.seed) if is_shuffled else InOrder(len(starts))
-    return WindowPlan(plan, size, starts, order, repr((step, group_by)))
+    return WindowPlan(
+        plan,
+        size,
+        starts,
+        order,
+        repr((step, group_by, allow_gaps) if allow_gaps else (step, group_by)),
+    )
 
 
 def _windowed(values: pa.ChunkedArray, count: int, size: int) -> npt.NDArray[Any] | list[Any]:

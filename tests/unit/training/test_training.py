@@ -593,3 +593,64 @@ def test_numbers_in_order_are_loaded_without_pandas(tmp_path):
         "assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program, table.uri], check=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": "x"},
+        {"seed": None},
+        {"seed": 1.5},
+        {"split_seed": "x", "splits": {"a": 0.5, "b": 0.5}, "split": "a"},
+        {"samples": 2.5, "replacement": True},
+        {"clump_size": 2.5, "shuffle": "clumps"},
+        {"columns": []},
+        {"replacement": "yes"},
+    ],
+    ids=str,
+)
+def test_arguments_of_plans_with_wrong_types_are_rejected(options):
+    dataset = lancelet.write_dataset({"id": range(10)}, "memory://training-types", mode="overwrite")
+    with pytest.raises(InvalidInputError):
+        training.plan(dataset, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("position", -1), ("position", 11), ("position", 1.5), ("epoch", -3), ("epoch", "x")],
+)
+def test_impossible_states_are_rejected(name, value):
+    dataset = lancelet.write_dataset({"id": range(10)}, "memory://training-state", mode="overwrite")
+    loader = training.plan(dataset).loader(2)
+    with pytest.raises(InvalidInputError, match=name):
+        loader.load_state_dict({**loader.state_dict(), name: value})
+
+
+def test_the_state_of_a_numpy_seed_is_json():
+    dataset = lancelet.write_dataset({"id": range(10)}, "memory://training-seed", mode="overwrite")
+    state = training.plan(dataset, seed=np.int64(3)).loader(2).state_dict()
+    assert json.loads(json.dumps(state))["seed"] == 3
+
+
+def test_the_length_of_a_loader_is_its_number_of_batches():
+    dataset = lancelet.write_dataset({"id": range(40)}, "memory://training-len", mode="overwrite")
+    for rows in range(1, 40, 3):
+        plan = training.plan(dataset, filter=f"id < {rows}", shuffle="none")
+        for world_size in (1, 2, 3):
+            for uneven in ("pad", "cut"):
+                for full_batches in (True, False):
+                    options = {"uneven": uneven, "full_batches": full_batches}
+                    loader = plan.loader(5, rank=world_size - 1, world_size=world_size, **options)
+                    assert len(loader) == len(list(loader)), (rows, world_size, options)
+
+
+def test_windows_contain_consecutive_rows_unless_gaps_are_allowed():
+    dataset = lancelet.write_dataset({"id": range(20)}, "memory://training-gaps", mode="overwrite")
+    plan = training.plan(dataset, filter="id != 7 AND id != 8", shuffle="none")
+    (batch,) = training.windows(plan, 3).loader(100, to="numpy")
+    assert (np.diff(batch["id"], axis=1) == 1).all()
+    assert len(batch["id"]) == 5 + 9
+    with_gaps = training.windows(plan, 3, allow_gaps=True)
+    assert len(with_gaps) == 16
+    with pytest.raises(InvalidInputError, match="allow_gaps"):
+        training.windows(plan, 12)
