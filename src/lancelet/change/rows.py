@@ -33,6 +33,7 @@ from lancelet.values import dataclass
 
 _CHUNK_ROWS: Final = 8192
 _HUGGING_FACE_ROWS: Final = 1000
+_TAKEN_ROWS: Final = 1 << 14
 _MATRIX: Final = 2
 _REPR_LENGTH_MAX: Final = 200
 _COLUMN_HINT: Final = "; a column needs a name: pass a dict such as {'values': column}"
@@ -383,16 +384,23 @@ def _hugging_face_to_stream(data: Any, library: Any) -> RowStream:
         schema, tables = first.schema, itertools.chain([first], tables)
     else:
         schema = data.features.arrow_schema
-    if isinstance(data, library.Dataset) and data._indices is None:  # noqa: SLF001 - as stored
-        whole = data.data.table
-        if whole.schema.equals(schema):
+    if isinstance(data, library.Dataset) and data.data.table.schema.equals(schema):
+        whole, indices = data.data.table, data._indices  # noqa: SLF001 - as stored
+        if indices is None:
             return RowStream(schema, iter(whole.to_batches()))
+        return RowStream(schema, _taken_rows(whole, indices.column(0)))
 
     def batches() -> Iterator[pa.RecordBatch]:
         for table in tables:
             yield from library.table.table_cast(table.select(schema.names), schema).to_batches()
 
     return RowStream(schema, batches())
+
+
+def _taken_rows(table: pa.Table, indices: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a shuffled or filtered dataset, which the library would copy one by one."""
+    for start in range(0, len(indices), _TAKEN_ROWS):
+        yield from table.take(indices.slice(start, _TAKEN_ROWS)).to_batches()
 
 
 # --- rows one by one -----------------------------------------------------------------------------
