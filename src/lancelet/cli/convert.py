@@ -107,8 +107,8 @@ def _extension_hint(arguments: argparse.Namespace) -> str:
     for path in (arguments.target, arguments.uri):
         suffix = Path(path).suffix.lower()
         if suffix not in (*_FORMATS, ".lance", "") and not Path(path).exists():
-            known = ", ".join(_FORMATS)
-            return f"; {suffix} is not the extension of a file format; use {known}, or --to"
+            extensions = ", ".join(_FORMATS)
+            return f"; {suffix} is not the extension of a file format; use {extensions}, or --to"
     return ""
 
 
