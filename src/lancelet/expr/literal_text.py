@@ -174,7 +174,7 @@ def scalar_of_integer(value: int) -> pa.Scalar:
 def to_narrowest_array(values: Sequence[int | Decimal | None]) -> pa.Array:
     """Return integers and decimals as an array of the narrowest type that holds all.
 
-    >>> exact_numbers([1, Decimal("2.5")]).type
+    >>> to_narrowest_array([1, Decimal("2.5")]).type
     Decimal128Type(decimal128(2, 1))
     """
     valid = [value for value in values if value is not None]

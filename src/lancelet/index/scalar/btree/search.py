@@ -237,7 +237,7 @@ class BTreeSegment:
             if numbers is not None:
                 return numbers if limit is None or len(numbers) <= limit else None
         else:
-            self._loads.count(comparisons=min(self.estimate(query) or 0, self.num_rows))
+            self._loads.count(comparisons=min(self._rows_compared(query), self.num_rows))
         ranges = row_ranges_of(query, self._sorted)
         if ranges is None or (
             limit is not None and sum(max(stop - start, 0) for start, stop in ranges) > limit
@@ -293,6 +293,15 @@ class BTreeSegment:
             "min": _format_value(self._minimum[0]) if pages else "N/A",
             "max": _format_value(self._maximum[pages - 1]) if pages else "N/A",
         }
+
+    def _rows_compared(self, query: ScalarQuery) -> int:
+        """Return the number of rows in the pages of a query."""
+        is_interval = isinstance(query, Interval | StartsWith)
+        interval = interval_of(query, self.data_type) if is_interval else None
+        if interval is None:
+            return self.estimate(query) or 0
+        first, stop = self._pages_within(interval)
+        return max(stop - first, 0) * self._page_rows
 
     def _estimate(self, interval: Interval) -> int:
         """Return the rows of pages in an interval, interpolated in the outer pages if possible."""
