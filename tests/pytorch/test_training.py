@@ -24,7 +24,10 @@ from lancelet.torch.data import LanceDataset
 from lancelet.torch.tensors import to_tensor
 
 ROWS = 500
-pytestmark = pytest.mark.filterwarnings("ignore:lance is not fork-safe")  # pylance, if imported
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:lance is not fork-safe"),  # pylance, if imported
+    pytest.mark.filterwarnings("ignore:os.fork.* was called:RuntimeWarning"),  # JAX, if imported
+]
 
 
 @pytest.fixture
@@ -276,3 +279,32 @@ def test_batches_are_those_that_each_would_be_converted_to_alone(tmp_path, batch
 def test_a_column_alone_is_no_dictionary(table):
     first = next(iter(LanceDataset(table, 50, columns=["v"], shuffle="none")))
     assert first.shape == (50, 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"with_row_id": True},
+        {"cache": True},
+        {"to_tensor_fn": lambda batch, **_: batch, "decode": {"id": int}},
+    ],
+    ids=["with_row_id", "cache", "to_tensor_fn"],
+)
+def test_arguments_without_effect_on_a_plan_are_rejected(options):
+    table = lancelet.write_dataset({"id": range(10)}, "memory://plan-arguments", mode="overwrite")
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        LanceDataset(table, 2, shuffle="rows", **options)
+
+
+def test_a_world_size_requires_a_rank():
+    table = lancelet.write_dataset({"id": range(10)}, "memory://plan-world", mode="overwrite")
+    with pytest.raises(InvalidInputError, match="rank and world_size"):
+        LanceDataset(table, 2, world_size=2)
+
+
+def test_the_length_of_a_plan_is_its_number_of_batches():
+    table = lancelet.write_dataset({"id": range(10)}, "memory://plan-length", mode="overwrite")
+    dataset = LanceDataset(table, 3, shuffle="rows")
+    assert len(dataset) == len(list(dataset)) == 4
+    with pytest.raises(TypeError, match="only plans"):
+        len(LanceDataset(table, 3))

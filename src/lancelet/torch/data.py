@@ -134,6 +134,16 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         """
         super().__init__()
         _check_plan_options(plan_options, samples, sampler, shard_granularity)
+        if (rank is None) != (world_size is None):
+            raise InvalidInputError(
+                "rank and world_size must be given together", rank=rank, world_size=world_size
+            )
+        if plan_options:
+            _check_plan_arguments(
+                with_row_id=with_row_id,
+                cache=bool(cache),
+                to_tensor_fn=to_tensor_fn is not to_tensor and "decode" in plan_options,
+            )
         if shard_granularity not in (None, "fragment", "batch"):
             raise InvalidInputError(
                 "unknown shard_granularity", shard_granularity=shard_granularity
@@ -179,6 +189,12 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         return training_plan.loader(
             self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading
         )
+
+    def __len__(self) -> int:
+        """Return the number of batches per epoch of a plan."""
+        if self._loader is None:
+            raise TypeError("only plans have a length; set shuffle=, splits= or seed=")
+        return len(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
         """Move to the start of an epoch of a plan; has no effect for the current epoch."""
@@ -371,6 +387,20 @@ def _check_plan_options(
             "plan options cannot be combined with samples, sampler or shard_granularity",
             options=sorted(options),
         )
+
+
+def _check_plan_arguments(**given: bool) -> None:
+    """Raise if arguments that plans do not support are given."""
+    hints = {
+        "with_row_id": "add '_rowid' to columns",
+        "cache": "plans read a new order in each epoch",
+        "to_tensor_fn": "decode converts the values of columns; combine it with collate",
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise InvalidInputError(
+                f"{name} is not supported with these plan options: {hints[name]}", argument=name
+            )
 
 
 def _latest_position(state: Mapping[str, Any]) -> Mapping[str, Any]:
