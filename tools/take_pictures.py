@@ -23,11 +23,16 @@ import lancelet
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "guide" / "pictures"
 SORTED = "filter=people>250000&order=people&descending=1"
-# Name, what is shown, the width of the window, and whether it is dark.
+SQL = "query=SELECT substr(city, 1, 3) AS prefix, max(people) FROM dataset GROUP BY 1 ORDER BY 2"
+# Name, view, what it waits for, the width of the window, and whether it is dark.
 TAKEN = (
-    ("view-light", "rows?t=cities.lance&" + SORTED, 1100, False),
-    ("view-dark", "pages?t=cities.lance", 1100, True),
-    ("view-narrow", "rows?t=cities.lance&filter=people>250000", 420, False),
+    ("view-light", "rows?t=cities.lance&" + SORTED, "tbody tr", 1100, False),
+    ("view-statistics", "statistics?t=cities.lance", ".bars", 1100, False),
+    ("view-sql", "sql?t=cities.lance&" + SQL, "tbody tr", 1100, False),
+    ("view-diff", "versions?t=cities.lance&begin=1&end=2", "#difference", 1100, False),
+    ("view-dark", "pages?t=cities.lance", ".map", 1100, True),
+    ("view-narrow", "rows?t=cities.lance&filter=people>250000", "tbody tr", 390, False),
+    ("view-row", "rows?t=cities.lance&" + SORTED, "tbody tr", 1100, False),
 )
 HEIGHT = 640
 
@@ -55,10 +60,13 @@ def write_cities(folder: str) -> None:
             "people": [224_004 + (i * 7919) % 90_000 for i in range(800)],
             "founded": pa.array([i * 97 % 20_000 for i in range(800)], pa.date32()),
             "shape": pa.array(vectors, pa.list_(pa.float32(), 24)),
+            "country": [
+                ["DE", "NO", "IE", "NL", "FI", "PT", "BE", "IL"][i % 8] for i in range(800)
+            ],
             "at": [{"lat": 50.0 + i / 100, "lon": 6.0} for i in range(800)],
         }
     )
-    table = lancelet.write_dataset(cities, f"{folder}/cities.lance")
+    table = lancelet.write_dataset(cities, f"{folder}/cities.lance", enable_stable_row_ids=True)
     table.update({"people": "people + 1"}, where="people < 230000")
     table.tags.create("census")
 
@@ -75,15 +83,17 @@ def take(address: str) -> None:
     try:
         driver.get(address)
         PICTURES.mkdir(exist_ok=True)
-        for name, shown, width, is_dark in TAKEN:
+        for name, shown, ready, width, is_dark in TAKEN:
             driver.set_window_size(width, HEIGHT)
             theme = "dark" if is_dark else "light"
             driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
-            # What is there already must not be taken for what is asked for.
+            # Elements of the previous view must not satisfy the wait.
             driver.execute_script("document.getElementById('main').replaceChildren()")
             driver.execute_script(f"location.hash = '{shown}'")
-            ready = (By.CSS_SELECTOR, ".map" if shown.startswith("pages") else "tbody tr")
-            WebDriverWait(driver, 60).until(lambda page, ready=ready: page.find_elements(*ready))
+            where = (By.CSS_SELECTOR, ready)
+            WebDriverWait(driver, 60).until(lambda page, where=where: page.find_elements(*where))
+            if name == "view-row":
+                driver.find_element(*where).click()
             driver.save_screenshot(str(PICTURES / f"{name}.png"))
     finally:
         driver.quit()

@@ -254,6 +254,93 @@ def test_a_change_is_previewed_and_then_applied(page, shop):
     assert lancelet.dataset(str(shop / "deep" / "small.lance")).count_rows() == 2
 
 
+def test_tables_are_listed_with_their_sizes(page):
+    go(page, "tables")
+    until(page, lambda: "animals.lance" in text(page, "main tbody"))
+    assert f"{ROWS - 1:,}" in text(page, "main tbody")
+    page.find_element(By.XPATH, "//main//button[text()='deep/small.lance']").click()
+    until(page, lambda: "small" in page.title)
+
+
+def test_columns_have_histograms_frequent_values_and_facets(page):
+    go(page, "statistics")
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, ".statistics .bars span"))
+    assert f"all {ROWS - 1:,} rows" in text(page, "#sample")
+    name = page.find_element(By.XPATH, "//section[h2='name']")
+    assert "14.3 % null" in name.text
+    name.find_element(By.TAG_NAME, "button").click()
+    until(page, lambda: "1 to 1 of 1" in text(page, "#where"))
+
+
+def test_sql_runs_and_shows_errors_in_place(page):
+    go(page, "sql", query="SELECT count(*) AS n FROM dataset WHERE id < 10")
+    until(page, lambda: text(page, "main tbody td") == "9")
+    go(page, "sql", query="SELECT missing FROM dataset")
+    assert "missing" in until(page, lambda: text(page, "pre.error"))
+    go(page, "sql", query="COPY (SELECT 1) TO '/tmp/x.csv'")
+    assert "COPY" in until(page, lambda: text(page, "pre.error"))
+
+
+def test_rows_are_exported_with_the_filter_and_columns_of_the_page(page, address):
+    go(page, "rows", filter="id < 5", columns="id,name")
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#exports a"))
+    assert len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 2
+    links = page.find_elements(By.CSS_SELECTOR, "#exports a")
+    queries = {link.text: urlsplit(link.get_attribute("href")) for link in links}
+    assert set(queries) == {"CSV", "JSON", "PARQUET", "ARROW"}
+    status, data = reply(address, f"/api/export?{queries['CSV'].query}")
+    assert (status, data.splitlines()[:2]) == (200, ["id,name", "0,"])
+    assert len(json.loads(reply(address, f"/api/export?{queries['JSON'].query}")[1])) == 4
+    for name, magic in (("PARQUET", "PAR1"), ("ARROW", "ARROW1")):
+        assert reply(address, f"/api/export?{queries[name].query}")[1].startswith(magic)
+    status, told = reply(address, "/api/export?table=animals.lance&format=exe")
+    assert (status, json.loads(told)["kind"]) == (400, "InvalidInputError")
+
+
+def test_columns_are_chosen(page):
+    go(page, "rows", limit="3")
+    until(page, lambda: len(rows(page)) == 3)
+    page.find_element(By.CSS_SELECTOR, "#columns summary").click()
+    for box in page.find_elements(By.CSS_SELECTOR, "#columns input")[1:]:
+        box.click()
+    page.find_element(By.XPATH, "//details[@id='columns']//button").click()
+    until(page, lambda: len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 1)
+
+
+def test_a_row_has_neighbors_an_address_and_similar_rows(page):
+    go(page, "rows", limit="3")
+    until(page, lambda: len(rows(page)) == 3)
+    rows(page)[0].click()
+    until(page, lambda: "Row address 0" in text(page, "#row-address"))
+    assert not page.find_element(By.ID, "previous-row").is_enabled()
+    page.find_element(By.ID, "next-row").click()
+    until(page, lambda: "Row address 1" in text(page, "#row-address"))
+    assert "fox number 1" in text(page, "#detail")
+    page.find_element(By.XPATH, "//button[text()='Similar rows']").click()
+    until(page, lambda: rows(page) and text(page, "main tbody td") == "1")
+
+
+def test_encodings_have_short_names_and_changes_only_their_fields(page):
+    go(page, "pages")
+    until(page, lambda: "miniblock, bitpacked" in text(page, "main"))
+    go(page, "change")
+    action = Select(until(page, lambda: page.find_element(By.NAME, "action")))
+    action.select_by_visible_text("tag")
+    shown = [
+        each.get_attribute("name")
+        for each in page.find_elements(By.CSS_SELECTOR, "main input")
+        if each.is_displayed()
+    ]
+    assert shown == ["name"]
+
+
+def test_a_row_that_does_not_exist_is_an_error_in_json(address):
+    query = urlencode({"table": "animals.lance", "column": "vector", "row": "99999999"})
+    status, told = reply(address, f"/api/search?{query}")
+    assert status >= 400
+    assert json.loads(told)["error"]
+
+
 def test_the_page_fits_a_phone_and_darkens(page):
     page.set_window_size(390, 800)
     try:
@@ -261,6 +348,11 @@ def test_the_page_fits_a_phone_and_darkens(page):
         until(page, lambda: rows(page))
         wide = "return document.documentElement.scrollWidth <= window.innerWidth"
         assert page.execute_script(wide)
+        go(page, "statistics")
+        until(page, lambda: page.find_elements(By.CSS_SELECTOR, ".bars"))
+        assert page.execute_script(wide)
+        go(page, "rows")
+        until(page, lambda: rows(page))
         ground = "return getComputedStyle(document.body).backgroundColor"
         light = page.execute_script(ground)
         page.find_element(By.ID, "theme").click()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from lancelet.cli.exit_codes import ExitCode, exit_code_of
 from lancelet.cli.output import json_value
@@ -30,7 +31,10 @@ _PAGE: Final = {
 _STATUS: Final = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNSUPPORTED: 403}
 _READS: Final = (
     tables.list_tables,
+    tables.overview,
     tables.describe,
+    tables.statistics,
+    tables.sql,
     tables.rows,
     tables.search,
     tables.versions,
@@ -75,7 +79,7 @@ def serve(shown: Shown, port: int, started: Callable[[str], None]) -> None:
 
 
 def _answer(shown: Shown, request: Request) -> Response:
-    if request.path in _PAGE or request.path == "/api/image":
+    if request.path in _PAGE or request.path in {"/api/image", "/api/export"}:
         method = "GET"
     elif request.path in _ANSWERS:
         method, _ = _ANSWERS[request.path]
@@ -91,9 +95,16 @@ def _answer(shown: Shown, request: Request) -> Response:
     try:
         if request.path == "/api/image":
             return Response(HTTPStatus.OK, *tables.image(shown, request.query))
+        if request.path == "/api/export":
+            data, kind, name = tables.export(shown, request.query)
+            attached = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+            return Response(HTTPStatus.OK, data, kind, attached)
         found = _ANSWERS[request.path][1](shown, request.query)
     except LanceletError as error:
         content = {"error": str(error), "kind": type(error).__name__}
         status = _STATUS.get(exit_code_of(error), 500)
         return Response(status, json.dumps(content).encode())
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+        content = {"error": str(error), "kind": type(error).__name__}
+        return Response(HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps(content).encode())
     return Response(HTTPStatus.OK, json.dumps(found, default=json_value).encode())

@@ -13,6 +13,7 @@ Values are truncated for display and tagged with their representation:
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, field
@@ -21,22 +22,33 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from lancelet.cli.ls import tables_in
-from lancelet.cli.output import cell_text, json_value
+from lancelet.cli.output import Form, Output, cell_text, json_value
 from lancelet.cli.pages import pages_of_table
 from lancelet.cli.table_arguments import open_version
 from lancelet.cli.versions import committed_at, operation_of
+from lancelet.cli.viewer.statistics import column_statistics
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lancelet.expr.functions.registry import FUNCTIONS
+from lancelet.file.describe import short_encoding
 from lancelet.table.snapshot import open_entries
 from lancelet.upkeep.check import Level
 from lancelet.values import dataclass
 
 ROWS_MAX: Final = 500
 PAGES_MAX: Final = 5_000
+TABLES_MAX: Final = 200
+EXPORT_ROWS_MAX: Final = 100_000
+_EXPORTS: Final = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
 _KEYWORDS: Final = (
     "AND",
     "OR",
@@ -101,6 +113,73 @@ def list_tables(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
     return {"root": shown.root, "can_write": shown.can_write, "tables": shown.names()}
 
 
+def overview(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
+    """Return the number of rows, the size and the version of each table."""
+    found = []
+    for name in shown.names()[:TABLES_MAX]:
+        snapshot = shown.open({"table": name}).snapshot
+        found.append(
+            {
+                "name": name,
+                "rows": snapshot.num_rows,
+                "columns": len(snapshot.schema.fields),
+                "bytes": snapshot.data_bytes,
+                "version": snapshot.version,
+                "committed": committed_at(snapshot),
+            }
+        )
+    return {"tables": found}
+
+
+def statistics(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return statistics of the columns of a version."""
+    return column_statistics(shown.open(request))
+
+
+def sql(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the first rows of a query over the table, which is called `dataset`."""
+    query = shown.open(request).sql(_text(request, "query")).build()
+    batches: list[pa.RecordBatch] = []
+    num_rows = 0
+    reader = query.to_stream_reader()
+    for batch in reader:
+        batches.append(batch)
+        num_rows += batch.num_rows
+        if num_rows > ROWS_MAX:
+            break
+    found = pa.Table.from_batches(batches, reader.schema)
+    return {**_cells(found.slice(0, ROWS_MAX)), "cut": num_rows > ROWS_MAX}
+
+
+def export(shown: Shown, request: Mapping[str, str]) -> tuple[bytes, str, str]:
+    """Return filtered rows as a file: its bytes, media type and name."""
+    kind = request.get("format", "csv")
+    if kind not in _EXPORTS:
+        raise InvalidInputError("unknown format", format=kind, expected=list(_EXPORTS))
+    table = shown.open(request)
+    columns = [name for name in request.get("columns", "").split(",") if name]
+    ordering = request.get("order")
+    found = table.to_table(
+        columns=columns or None,
+        filter=request.get("filter") or None,
+        limit=min(_number(request, "limit", EXPORT_ROWS_MAX), EXPORT_ROWS_MAX),
+        order_by=[ColumnOrdering(ordering, request.get("descending") != "1")] if ordering else None,
+    )
+    data = io.BytesIO()
+    match kind:
+        case "parquet":
+            parquet.write_table(found, data)
+        case "arrow":
+            with pa.ipc.new_file(data, found.schema) as writer:
+                writer.write_table(found)
+        case _:
+            text = io.StringIO()
+            Output(Form(kind), text).rows(found)
+            data.write(text.getvalue().encode())
+    name = request.get("table", "").rpartition("/")[2].removesuffix(".lance") or "rows"
+    return data.getvalue(), _EXPORTS[kind], f"{name}.{kind}"
+
+
 def describe(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a version of a table."""
     table = shown.open(request)
@@ -127,7 +206,9 @@ def rows(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     condition = request.get("filter") or None
     limit = min(_number(request, "limit", 50), ROWS_MAX)
     ordering = request.get("order")
+    columns = [name for name in request.get("columns", "").split(",") if name]
     found = table.to_table(
+        columns=columns or None,
         filter=condition,
         offset=_number(request, "offset", 0),
         limit=limit,
@@ -221,7 +302,7 @@ def pages(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     for row in pages_of_table(snapshot, prefix=request.get("column", "")):
         if len(found) == PAGES_MAX:
             return {"pages": found, "cut": True}
-        found.append(dict(zip(names, row, strict=True)))
+        found.append({**dict(zip(names, row, strict=True)), "encoding": short_encoding(row[-1])})
     return {"pages": found, "cut": False}
 
 
@@ -373,7 +454,9 @@ def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:
             return None
         case bool():
             return {"text": "true" if value else "false"}
-        case int() | float() | Decimal():
+        case float():
+            return {"number": f"{value:.6g}", "exact": str(value)}
+        case int() | Decimal():
             return {"number": str(value)}
         case str():
             return _cut(value)

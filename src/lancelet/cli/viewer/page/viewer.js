@@ -90,7 +90,15 @@ function unfolded(value) {
   return element("div", {}, parts);
 }
 
-function detail(columns, cells, row) {
+function plainValue(cell) {
+  if (cell === null) return null;
+  if (cell.json) return JSON.parse(cell.json);
+  if (cell.number !== undefined) return Number(cell.exact ?? cell.number);
+  return cell.vector ?? cell.text ?? `${cell.bytes} bytes`;
+}
+
+function detail(found, index) {
+  const { columns } = found, cells = found.rows[index], row = found.addresses[index];
   const items = columns.map((name, index) => {
     const cell = cells[index];
     let body;
@@ -98,14 +106,30 @@ function detail(columns, cells, row) {
     else if (cell.image) body = element("img", { src: imageAddress(name, row), alt: name });
     else if (cell.json) body = unfolded(JSON.parse(cell.json));
     else if (cell.vector) body = element("pre", {}, `[${cell.vector.join(", ")}${cell.size > cell.vector.length ? ", …" : ""}]`);
-    else body = element("pre", {}, cell.text ?? cell.number ?? `${cell.binary} …`, cell.length ? `\n… ${number(cell.length)} characters` : "");
+    else body = element("pre", {}, cell.text ?? cell.exact ?? cell.number ?? `${cell.binary} …`, cell.length ? `\n… ${number(cell.length)} characters` : "");
     const near = cell?.vector && row !== undefined
       ? element("button", { type: "button", onclick: () => { $("details").close(); go("search", { column: name, row }); } }, "Similar rows")
       : null;
     return [element("h2", {}, name), body, near];
   });
+  const step = (by) => ({ type: "button", disabled: !found.rows[index + by], onclick: () => detail(found, index + by) });
+  const copied = element("span", { class: "faint", role: "status" });
+  const copy = async () => {
+    const values = Object.fromEntries(columns.map((name, at) => [name, plainValue(cells[at])]));
+    try { await navigator.clipboard.writeText(JSON.stringify(values)); copied.textContent = "Copied"; } catch (error) { copied.textContent = error.message; }
+  };
+  items.unshift(element("div", { class: "pager" },
+    element("button", { id: "previous-row", ...step(-1) }, "Previous row"), element("button", { id: "next-row", ...step(1) }, "Next row"),
+    element("button", { type: "button", onclick: copy }, "Copy as JSON"), copied,
+    row === undefined ? null : element("span", { class: "faint", id: "row-address" }, `Row address ${row}`)));
   $("detail").replaceChildren(...items.flat(Infinity).filter((item) => item != null));
-  $("details").showModal();
+  if (!$("details").open) $("details").showModal();
+}
+
+function bars(values) {
+  const most = Math.max(...values.map((each) => each.count), 1);
+  return element("div", { class: "bars", role: "img", "aria-label": values.map((each) => `${each.label}: ${each.count}`).join("; ") },
+    values.map((each) => element("span", { style: `height:${Math.max(2, (100 * each.count) / most)}%`, title: `${each.label}: ${number(each.count)}` })));
 }
 
 function grid(found, { sortable = false, given = {} } = {}) {
@@ -123,7 +147,7 @@ function grid(found, { sortable = false, given = {} } = {}) {
     const row = found.addresses[index];
     return element("tr", {
       tabindex: index === 0 ? 0 : -1,
-      onclick: () => detail(found.columns, cells, row),
+      onclick: () => detail(found, index),
       onkeydown: (event) => {
         const rows = [...event.currentTarget.parentElement.children];
         const step = { ArrowDown: 1, ArrowUp: -1, Home: -rows.length, End: rows.length }[event.key];
@@ -132,7 +156,7 @@ function grid(found, { sortable = false, given = {} } = {}) {
           event.preventDefault();
         } else if (event.key === "Enter") {
           event.preventDefault(); // otherwise Enter would press the focused button of the dialog
-          detail(found.columns, cells, row);
+          detail(found, index);
         }
       },
     }, cells.map((cell, column) => shown(cell, found.columns[column], row)));
@@ -158,6 +182,10 @@ function formValues(form) {
   return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
 }
 
+function facet(name, text) {
+  return state.about.columns.find((column) => column.name === name)?.number || /^(true|false)$/.test(text) ? text : `'${text.replaceAll("'", "''")}'`;
+}
+
 function filterField(given) {
   const input = field("Filter (SQL)", "filter", given, { wide: true, list: "completions", spellcheck: "false", autocomplete: "off", placeholder: "price > 3 AND name LIKE 'a%'" });
   const list = element("datalist", { id: "completions" });
@@ -172,7 +200,54 @@ function filterField(given) {
   return [input, list];
 }
 
+function columnChooser(given) {
+  const chosen = new Set(given.columns ? given.columns.split(",") : state.about.columns.map((column) => column.name));
+  const names = state.about.columns.map((column) => column.name);
+  const apply = () => go("rows", { ...given, columns: chosen.size === names.length ? "" : names.filter((name) => chosen.has(name)).join(",") });
+  return element("details", { id: "columns" }, element("summary", {}, `Columns (${chosen.size} of ${names.length})`),
+    names.map((name) => element("label", { class: "choice" },
+      element("input", { type: "checkbox", checked: chosen.has(name), onchange: (event) => { if (event.target.checked) chosen.add(name); else chosen.delete(name); } }), name)),
+    element("button", { type: "button", onclick: apply }, "Apply"));
+}
+
+function exports(given) {
+  const { offset, limit, ...selected } = given;
+  return element("span", { class: "faint", id: "exports" }, "Export: ", ["csv", "json", "parquet", "arrow"].map((format) => [
+    element("a", { href: `api/export?${new URLSearchParams({ table: state.table, at: $("at").value, ...selected, format })}`, download: "" }, format.toUpperCase()), " "]));
+}
+
 const views = {
+  async tables(show) {
+    const { tables } = await request("overview");
+    const open = (name) => element("button", { type: "button", onclick: () => go("rows", { t: name }) }, name);
+    show(plain(["table", "rows", "columns", "size", "version", "committed"],
+      tables.map((each) => [open(each.name), each.rows, each.columns, bytes(each.bytes), each.version, moment(each.committed)])));
+  },
+
+  async statistics(show) {
+    show(element("p", { class: "faint" }, "Reading …"));
+    const found = await request("statistics");
+    const percent = (share) => `${(100 * share).toPrecision(3).replace(/\.?0+$/, "")} %`;
+    const facts = (each) => [`${percent(each.nulls)} null`, `${number(each.distinct)} distinct values`, each.min === undefined ? null : `${each.min} to ${each.max}`].filter(Boolean).join(", ");
+    show(element("p", { class: "faint", id: "sample" }, found.sampled < found.rows ? `From ${number(found.sampled)} evenly spaced rows of ${number(found.rows)}.` : `From all ${number(found.rows)} rows.`),
+      found.columns.map((each) => element("section", { class: "statistics" }, element("h2", {}, each.name), element("p", { class: "faint" }, facts(each)),
+        each.histogram ? bars(each.histogram) : null,
+        each.top ? element("ul", {}, each.top.map((value) => element("li", {},
+          element("button", { type: "button", title: "Show these rows", onclick: () => go("rows", { filter: `${each.name} = ${facet(each.name, value.label)}` }) }, value.label), ` ${number(value.count)}`))) : null)));
+  },
+
+  async sql(show, given) {
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("sql", formValues(form)); } },
+      element("label", { class: "wide" }, "SQL; the table is called dataset", element("textarea", { name: "query", rows: 3, spellcheck: "false" }, given.query ?? "SELECT * FROM dataset LIMIT 20")),
+      element("button", {}, "Run"));
+    if (!given.query) return show(form);
+    show(form, element("p", { class: "faint" }, "Running …"));
+    try {
+      const found = await request("sql", given);
+      show(form, element("p", { class: "faint", role: "status" }, `${number(found.rows.length)} rows${found.cut ? ", truncated" : ""}`), grid(found));
+    } catch (error) { show(form, failed(error)); }
+  },
+
   async rows(show, given) {
     const offset = Number(given.offset ?? 0), limit = Number(given.limit ?? 50);
     const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("rows", formValues(form)); } },
@@ -187,7 +262,7 @@ const views = {
         element("span", { role: "status", id: "where" }, found.total ? `${number(offset + 1)} to ${number(offset + found.rows.length)} of ${number(found.total)}` : "no rows"),
         element("button", { type: "button", disabled: offset + limit >= found.total, onclick: move(offset + limit) }, "Next"),
         element("button", { type: "button", disabled: offset + limit >= found.total, onclick: move(Math.max(0, found.total - limit)) }, "Last"));
-      show(form, pager, grid(found, { sortable: true, given }));
+      show(form, columnChooser(given), pager, grid(found, { sortable: true, given }), exports(given));
     } catch (error) { show(form, failed(error)); }
   },
 
@@ -239,7 +314,7 @@ const views = {
     const total = found.pages.reduce((sum, page) => sum + page.bytes, 0) || 1;
     const parts = [...columns].map(([name, pages]) => {
       const size = pages.reduce((sum, page) => sum + page.bytes, 0);
-      const kinds = [...new Set(pages.map((page) => (page.encoding.match(/\w+(?= \{)/g) ?? []).join(" > ")))];
+      const kinds = [...new Set(pages.map((page) => page.encoding))];
       return [element("h2", {}, `${name}: ${bytes(size)} in ${pages.length} pages`),
         element("div", { class: "map", role: "img", "aria-label": `${name} takes ${((100 * size) / total).toFixed(1)} % of the bytes`, style: `width:${Math.max(2, (100 * size) / total)}%` },
           pages.map((page) => element("span", { style: `flex:${page.bytes}`, title: `fragment ${page.fragment}, page ${page.page}: ${number(page.rows)} rows, ${bytes(page.bytes)}` }))),
@@ -300,6 +375,12 @@ const views = {
       filterField(given), field("Column", "column", given), field("Value (SQL)", "value", given), field("Name", "name", given),
       element("button", {}, "Preview"),
       state.canWrite ? element("button", { type: "button", id: "apply", onclick: () => act("1") }, "Apply") : element("span", { class: "faint" }, "Start with --write to apply changes."));
+    const used = { delete: ["filter"], update: ["filter", "column", "value"], restore: [], compact: [], tag: ["name"] };
+    const choose = () => {
+      for (const input of form.querySelectorAll("input")) input.closest("label").hidden = !used[form.elements.action.value].includes(input.name);
+    };
+    form.elements.action.addEventListener("change", choose);
+    choose();
     show(form, out);
   },
 };
@@ -335,7 +416,7 @@ async function route() {
 }
 
 async function start() {
-  const names = { rows: "Rows", search: "Search", schema: "Schema", versions: "Versions", pages: "Encodings", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
+  const names = { rows: "Rows", tables: "Tables", statistics: "Statistics", sql: "SQL", search: "Search", schema: "Schema", versions: "Versions", pages: "Encodings", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
   $("views").append(...Object.entries(names).map(([view, label]) => element("button", { type: "button", role: "tab", id: `view-${view}`, onclick: () => go(view) }, label)));
   $("close").addEventListener("click", () => $("details").close());
   $("at").addEventListener("change", open);
