@@ -600,6 +600,7 @@ class AsyncDataset(_Async[LanceDataset]):
     drop_mem_wal = _change(LanceDataset.drop_mem_wal)
     initialize_mem_wal = _change(LanceDataset.initialize_mem_wal)
     insert = _change(LanceDataset.insert)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    maintain = _change(LanceDataset.maintain)
     merge_existing_index_segments = _change(LanceDataset.merge_existing_index_segments)
     merge_index_metadata = _change(LanceDataset.merge_index_metadata)
     migrate_manifest_paths_v2 = _change(LanceDataset.migrate_manifest_paths_v2)

@@ -16,6 +16,7 @@ from lancelet.errors import (
     InvalidInputError,
     SchemaMismatchError,
 )
+from lancelet.optimize import MaintenancePolicy
 from lancelet.spark import merging
 
 
@@ -88,6 +89,27 @@ def test_rows_are_deleted_updated_and_compacted_on_executors(spark, table):
     expected = {i: (f"row {i}", 1 + i if i < 5 else 1) for i in range(45)}
     assert rows_of(table) == expected
     assert lance.dataset(table).version == done.version
+
+
+def test_maintenance_compacts_and_indexes_on_executors(spark, table):
+    lance.dataset(table).create_scalar_index("id", "BTREE")
+    schema = lance.dataset(table).schema
+    for number in range(100, 110):
+        rows = [{"id": number, **dict.fromkeys(schema.names[1:])}]
+        lance.write_dataset(pa.Table.from_pylist(rows, schema), table, mode="append")
+    before = rows_of(table)
+    policy = MaintenancePolicy(min_fragments=2)
+    planned = ls.maintain(table, policy, dry_run=True, spark=spark)
+    assert planned.before == planned.after
+    told = []
+    report = ls.maintain(table, policy, spark=spark, progress=told.append)
+    assert [str(result.step.kind) for result in report.steps] == ["optimize index", "compact"]
+    assert report.is_complete
+    assert {each.phase for each in told} >= {"compact", "optimize"}
+    assert report.after.unindexed_rows == 0
+    assert report.after.fragments < report.before.fragments
+    assert rows_of(table) == before
+    assert ls.maintain(table, policy, spark=spark).steps == ()
 
 
 def test_a_model_is_loaded_once_in_each_worker(spark, table, tmp_path):

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "diff": "compare two versions",
     "check": "verify a table",
     "repair": "repair what check found",
+    "maintain": "compact, optimize indices and clean up, as required",
     "compact": "merge small fragments and drop deleted rows",
     "cleanup": "delete old versions",
     "view": "show tables in the browser",

@@ -29,7 +29,7 @@ from lancelet.format.shard_manifest import TOMBSTONE, ShardManifest, SsTable
 from lancelet.memwal.discovery import latest_shards
 from lancelet.memwal.shard import Shard
 from lancelet.memwal.sstable import open_sstable
-from lancelet.memwal.state import require_mem_wal
+from lancelet.memwal.state import mem_wal_state, require_mem_wal
 from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions
@@ -63,6 +63,19 @@ def compact_log(snapshot: Snapshot) -> tuple[Snapshot, CompactedLog]:
                 done.deletions + merged.deletions,
             )
     return current, done
+
+
+def unmerged_tables(snapshot: Snapshot) -> list[SsTable]:
+    """Return the flushed tables that are not merged into a version; none without a log."""
+    state = mem_wal_state(snapshot)
+    if state is None:
+        return []
+    return [
+        table
+        for shard in latest_shards(snapshot)
+        for table in shard.sstables
+        if table.generation > state.compacted.get(shard.shard_id, 0)
+    ]
 
 
 def report_compaction(snapshot: Snapshot) -> ChangeReport:

@@ -8,7 +8,7 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.jobs.bar import TerminalBar
-    from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
+    from lancelet.spark.change import check, cleanup, compact, delete, maintain, migrate, update
     from lancelet.spark.columns import add_columns, join_columns
     from lancelet.spark.conversion.run import convert
     from lancelet.spark.indexing import create_index, optimize_indices
@@ -42,6 +42,7 @@ __all__ = [
     "detach",
     "ingest_files",
     "join_columns",
+    "maintain",
     "merge",
     "migrate",
     "nearest_join",
@@ -76,6 +77,7 @@ import_on_demand(
         "detach": "lancelet.spark.sql.names",
         "ingest_files": "lancelet.spark.ingest",
         "join_columns": "lancelet.spark.columns",
+        "maintain": "lancelet.spark.change",
         "merge": "lancelet.spark.merging",
         "migrate": "lancelet.spark.change",
         "nearest_join": "lancelet.spark.searching",

@@ -12,18 +12,27 @@ from datetime import timedelta
 from typing import Any, Final, Unpack
 
 from lancelet.change.publish import CommitProperties
+from lancelet.dataset.maintenance.maintain import (
+    MaintenanceReport,
+    TableOperations,
+    compaction_text,
+)
 from lancelet.format.version import FileVersion
-from lancelet.jobs import change_rows
+from lancelet.jobs import build_index, change_rows
 from lancelet.jobs.check import check as check_in_tasks
 from lancelet.jobs.compact import compact as compact_in_tasks
-from lancelet.jobs.engine import JobReport
+from lancelet.jobs.engine import Job, JobReport
 from lancelet.jobs.migrate import migrate as migrate_in_tasks
+from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.upkeep.check.finding import Findings, Level
 from lancelet.upkeep.cleanup.policy import CleanupPolicy, ago
 from lancelet.upkeep.cleanup.run import CleanupStats, cleanup_old_versions
 from lancelet.upkeep.compact.options import CompactionOptions
 from lancelet.upkeep.compact.rewrite import CompactionMetrics
+from lancelet.upkeep.indexing.optimize import OptimizeIndices
+from lancelet.upkeep.maintain import MaintenancePolicy, report_maintenance
+from lancelet.upkeep.maintain import maintain as maintain_table
 from lancelet.values import dataclass
 
 _OLDER_THAN: Final = timedelta(days=14)
@@ -97,6 +106,42 @@ def cleanup(
         error_if_tagged_old_versions=error_if_tagged_old_versions,
     )
     return cleanup_old_versions(snapshot, policy)
+
+
+class TaskOperations(TableOperations):
+    """The operations of a table; compactions and index updates run in tasks."""
+
+    def __init__(self, job: Job, table: TableRef) -> None:
+        """Maintain the latest version of a table."""
+        super().__init__(table.at(None).open())
+        self._job = job
+        self._table = table
+
+    def compact(self, options: CompactionOptions) -> str:
+        """Compact fragments."""
+        done = compact_in_tasks(self._job, self._table, options).metrics
+        return compaction_text(done.fragments_removed, done.fragments_added)
+
+    def optimize_indices(self, request: OptimizeIndices) -> str:
+        """Optimize indices."""
+        done = build_index.optimize_indices(self._job, self._table, request)
+        return f"version {done.version}"
+
+
+def maintain(
+    uri: str | os.PathLike[str],
+    policy: MaintenancePolicy | None = None,
+    *,
+    dry_run: bool = False,
+    **running: Unpack[Running],
+) -> MaintenanceReport:
+    """Compact files, optimize indices, merge the log and delete old versions, as required.
+
+    Compactions and index updates run in tasks; see `dataset.maintain`.
+    """
+    operations = TaskOperations(*begin(uri, running))
+    run = report_maintenance if dry_run else maintain_table
+    return MaintenanceReport.of(run(operations, policy or MaintenancePolicy()), is_dry_run=dry_run)
 
 
 def check(

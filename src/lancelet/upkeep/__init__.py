@@ -17,9 +17,11 @@ if TYPE_CHECKING:
         duplicates,
         indexing,
         list_files,
+        maintain,
         migrate_row_ids,
         rename_manifests,
         repair,
+        table_statistics,
         validate,
     )
 
@@ -33,9 +35,11 @@ __all__ = [
     "duplicates",
     "indexing",
     "list_files",
+    "maintain",
     "migrate_row_ids",
     "rename_manifests",
     "repair",
+    "table_statistics",
     "validate",
 ]
 

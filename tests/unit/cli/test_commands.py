@@ -22,6 +22,8 @@ import lancelet
 from lancelet.cli.convert import _metadata_number
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.main import COMMANDS, load_command, main
+from lancelet.dataset.maintenance.maintain import TableOperations
+from lancelet.errors import CommitConflictError
 from lancelet.upkeep.compact import run as compact_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -276,6 +278,32 @@ def test_compaction_and_cleanup_report_their_effect_first(table: str, told, call
     assert told("cleanup", table, "--older-than", "0s", "--keep", "1")["data_files_removed"] == 2
     assert len(told("versions", table)) == 1
     assert told("count", table) == {"rows": 4}
+
+
+def test_maintenance_is_planned_and_done(table: str, told, call, monkeypatch) -> None:
+    options = ("--min-fragments", "2", "--older-than", "0s")
+    planned = told("maintain", table, *options, "--dry-run")
+    assert (planned["dry_run"], [step["step"] for step in planned["steps"]]) == (True, ["compact"])
+    assert len(told("versions", table)) == 1
+    limited = told("maintain", table, *options, "--max-time", "0s")
+    assert [step["outcome"] for step in limited["steps"]] == ["out of time"]
+    code, shown, _ = call("maintain", table, *options, "--retain-versions", "2")
+    assert code == ExitCode.DONE
+    assert "2 fragments became 1" in shown
+    kept = told("maintain", table, *options, "--keep-versions")
+    assert kept["steps"] == []
+    done = told("maintain", table, *options)
+    assert [step["step"] for step in done["steps"]] == ["clean up"]
+    assert (done["before"]["versions"], done["after"]["versions"]) == (2, 1)
+    assert told("count", table) == {"rows": 4}
+    lancelet.dataset(table).delete("id < 3")
+
+    def conflict(self, options):
+        raise CommitConflictError("another writer came first")
+
+    monkeypatch.setattr(TableOperations, "compact", conflict)
+    refused = told("maintain", table, "--keep-versions", code=ExitCode.CONFLICT)
+    assert [step["outcome"] for step in refused["steps"]] == ["conflict"]
 
 
 def test_parquet_becomes_a_table_and_the_reverse(tmp_path: Path, table: str, told, call) -> None:

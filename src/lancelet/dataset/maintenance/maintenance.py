@@ -15,6 +15,7 @@ from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
+from lancelet.dataset.maintenance.maintain import MaintenanceReport, TableOperations
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
@@ -23,6 +24,7 @@ from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.upkeep.check import Level
+from lancelet.upkeep.maintain import MaintenancePolicy
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -116,6 +118,52 @@ class MaintenanceMethods:
             return None
         moved = reuse.translate(np.asarray(addrs, np.uint64))
         return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
+
+    def maintain(
+        self,
+        policy: MaintenancePolicy | None = None,
+        *,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+    ) -> MaintenanceReport:
+        """Compact files, optimize indices, merge the log and delete old versions, as required.
+
+        The statistics of the latest version decide about the steps. The write-ahead log is merged
+        if there is one; rows that its writers have not flushed remain in it. Each step commits
+        separately and retries conflicts with concurrent writers. Afterwards, the latest version is
+        checked out.
+
+        Args:
+            policy: The thresholds and the budget of bytes and seconds, by default those of
+                `MaintenancePolicy()`.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: If True, return the plan without changes.
+
+        Returns:
+            The report, with the steps and the statistics before and after them. Steps that were
+            skipped, or failed because of a conflict, have another outcome than `done`.
+
+        Raises:
+            InvalidInputError: If a value of the policy is invalid.
+
+        Example:
+            ```python
+            from lancelet.optimize import MaintenancePolicy
+
+            policy = MaintenancePolicy(min_fragments=2, max_seconds=60)
+            print(dataset.maintain(policy, dry_run=True))
+            dataset.maintain(policy)
+            ```
+        """
+        policy = MaintenancePolicy() if policy is None else policy
+        operations = TableOperations(self._handle.snapshot, self._committing())
+        if dry_run:
+            planned = upkeep.maintain.report_maintenance(operations, policy)
+            return MaintenanceReport.of(planned, is_dry_run=True)
+        with shown(progress):
+            done = upkeep.maintain.maintain(operations, policy)
+        self._handle.snapshot = operations.latest()
+        return MaintenanceReport.of(done, is_dry_run=False)
 
     @previews
     def run_compaction(
