@@ -296,10 +296,11 @@ class BTreeSegment:
 
     def _rows_compared(self, query: ScalarQuery) -> int:
         """Return the number of rows in the pages of a query."""
-        is_interval = isinstance(query, Interval | StartsWith)
-        interval = interval_of(query, self.data_type) if is_interval else None
-        if interval is None:
+        if not isinstance(query, Interval | StartsWith):
             return self.estimate(query) or 0
+        interval = interval_of(query, self.data_type)
+        if interval is None:
+            return 0
         first, stop = self._pages_within(interval)
         return max(stop - first, 0) * self._page_rows
 
