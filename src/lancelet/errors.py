@@ -242,7 +242,7 @@ class CommitConflictError(CommitError):
 
 
 class CommitContentionError(CommitError):
-    """All attempts lost the race for a version; try again later, nothing conflicts."""
+    """All attempts to commit lost the race for a version, without a conflict; try again later."""
 
 
 class CommittedFilesMissingError(CommitError):

@@ -109,10 +109,10 @@ def update_base_paths(
     for key, path in paths.items():
         base = base_with_id(bases, key) if isinstance(key, int) else find_base(bases, key)
         if base.id in moved:
-            raise BaseError("a base is given twice", id=base.id, name=base.name)
+            raise BaseError("a base path was specified twice", id=base.id, name=base.name)
         moved[base.id] = replace(base, path=absolute_path(path))
     if not moved:
-        raise BaseError("no base path is given", available=sorted(bases))
+        raise BaseError("no base path was specified", available=sorted(bases))
     return publish(
         snapshot, UpdateBases(tuple(moved.values()), replaces=True), properties=properties
     )

@@ -108,7 +108,7 @@ def check_predicate(predicate: ExpressionLike) -> None:
     """Raise if the predicate is None, which would delete all rows by mistake."""
     if predicate is None:
         raise ArgumentTypeError(
-            'a deletion needs a predicate; to delete all rows, pass "true"', found="None"
+            'a deletion requires a predicate; to delete all rows, pass "true"', found="None"
         )
 
 

@@ -420,7 +420,7 @@ def _iterable_to_stream(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
         return _rows_to_stream(itertools.chain([first], rest), schema)
     if first is None:
         if schema is None:
-            raise InvalidInputError("an empty iterable needs a schema")
+            raise InvalidInputError("an empty iterable requires a schema")
         return RowStream(schema, iter(()))
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidInputError(
@@ -467,7 +467,7 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
                 array = pa.array(_prepare_column(field.name, values, field.type), field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise SchemaMismatchError(
-                    f"a value has another type than in the preceding rows; pass a schema: {error}",
+                    f"the type of a value differs from preceding rows; pass a schema: {error}",
                     column=field.name,
                     expected=str(field.type),
                     rows=f"{begin} to {begin + len(chunk) - 1}",

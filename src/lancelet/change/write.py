@@ -228,7 +228,7 @@ def check_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     for batch in batches:
         if batch.schema.names != schema.names:
             raise InvalidInputError(
-                "a batch has other columns than the preceding batches",
+                "the columns of a batch differ from the preceding batches",
                 expected=schema.names,
                 found=batch.schema.names,
             )

@@ -132,8 +132,8 @@ class LanceDataset(
             storage_options: Settings of the store, such as credentials.
             serialized_manifest: Has no effect: the manifest is always read.
             default_scan_options: Default options of scans.
-            metadata_cache_size_bytes: The size of a metadata cache of its own.
-            index_cache_size_bytes: The size of an index cache of its own.
+            metadata_cache_size_bytes: The size of a separate metadata cache.
+            index_cache_size_bytes: The size of a separate index cache.
             read_params: Has no effect.
             session: The session with the caches to use; by default the process-wide session.
             namespace_client: The namespace that provides the location and storage options.

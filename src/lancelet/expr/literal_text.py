@@ -91,8 +91,8 @@ class Instant:
 def scalar_of(value: object, data_type: pa.DataType | None = None) -> pa.Scalar:
     """Create a constant like `pa.scalar`, without importing pandas.
 
-    `pa.scalar` checks for pandas objects. Importing pandas takes longer than most filters, so
-    numbers and strings are created from their bytes.
+    `pa.scalar` imports pandas to check for pandas objects, which takes longer than most filters.
+    Numbers and strings are therefore created from their bytes.
 
     >>> scalar_of(7), scalar_of("it")
     (<pyarrow.Int64Scalar: 7>, <pyarrow.StringScalar: 'it'>)

@@ -37,7 +37,7 @@ class LocalEngine:
         `dumps` pickles functions and tasks; the default supports module-level functions only.
         """
         if workers is not None and workers < 1:
-            raise InvalidInputError("an engine needs at least one worker", workers=workers)
+            raise InvalidInputError("an engine requires at least one worker", workers=workers)
         self._workers = workers or CPU_THREADS
         self._dumps = dumps
 

@@ -162,13 +162,13 @@ def _read(file: StoredFile) -> list[ShardManifest]:
         try:
             shard = uuid.UUID(shard_id) if isinstance(shard_id, str) else uuid.UUID(bytes=shard_id)
         except (TypeError, ValueError) as error:
-            raise CorruptDataError("a noted shard has no id", found=shard_id) from error
+            raise CorruptDataError("a recorded shard has no id", found=shard_id) from error
         tables = tuple(
             SsTable(each["generation"], each["path"])
             for each in row.get("flushed_generations") or ()
         )
         if not all(is_below_shard(each.path) for each in tables):
-            raise CorruptDataError("a flushed table lies outside of its shard", shard=str(shard))
+            raise CorruptDataError("a flushed table is outside of its shard", shard=str(shard))
         found.append(
             ShardManifest(
                 shard,

@@ -90,7 +90,7 @@ def check_maintained(base: Snapshot, names: Iterable[str]) -> None:
         segment = _segment(base, name)
         if segment is None or not _is_maintained(segment):
             raise UnmaintainedKindError(
-                "shards build no indices of that kind; leave it out, and it is only of the base",
+                "shards do not support this kind of index; omit it to index the base table only",
                 name=name,
                 kind=None if segment is None else segment.kind.name,
                 expected=[BTree().name, Inverted().name, IVF.name],

@@ -155,7 +155,7 @@ def _deletions(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool
         return np.zeros(len(batch), np.bool_)
     mask = batch.column(at)
     if not pa.types.is_boolean(mask.type) or mask.null_count:
-        raise IrreconcilableError("deletions are marked by true and false", type=str(mask.type))
+        raise IrreconcilableError("deletions must be non-null booleans", type=str(mask.type))
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = mask.to_numpy(zero_copy_only=False)
     return found
 

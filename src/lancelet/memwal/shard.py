@@ -300,7 +300,7 @@ class Shard:
             except StorageError as error:
                 raise CommitOutcomeUnknownError("the existing object cannot be read") from error
             if found != data:
-                raise AlreadyExistsError("another writer was first", path=path) from lost
+                raise AlreadyExistsError("another writer created the object", path=path) from lost
 
     def _entry(self, position: int) -> WalEntry | None:
         path = wal_entry_path(position)
@@ -367,5 +367,5 @@ def _parsed(position: int, data: bytes) -> WalEntry:
         for batch in entry.batches:
             batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptDataError("an entry of the log is no stream of batches") from error
+        raise CorruptDataError("a log entry is not an Arrow stream") from error
     return entry

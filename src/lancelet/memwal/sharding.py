@@ -104,7 +104,7 @@ def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
     [2, 7, 1, 0]
     """
     if not 1 <= count <= _BUCKETS_MAX:
-        raise InvalidInputError("there are 1 to 1024 buckets", num_buckets=count)
+        raise InvalidInputError("the number of buckets must be 1 to 1024", num_buckets=count)
     hashes = _hashes(_without_nulls(values))
     buckets = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
     if values.null_count:
@@ -119,7 +119,7 @@ def _evaluate(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema)
         return _computed(batch, shard_field, schema)
     if len(shard_field.source_ids) != 1:
         raise UnsupportedError(
-            "shards follow from one column and a transform, or from an expression",
+            "a sharding rule requires one column and a transform, or an expression",
             field=shard_field.field_id,
             transform=shard_field.transform,
             source_ids=list(shard_field.source_ids),
@@ -146,7 +146,7 @@ def _computed(batch: pa.RecordBatch, shard_field: ShardingField, schema: Schema)
     """Return the values of an expression, cast to the result type of the field."""
     if shard_field.transform is not None:
         raise InvalidInputError(
-            "shards follow from a transform or from an expression, not from both",
+            "a sharding rule requires either a transform or an expression, not both",
             field=shard_field.field_id,
         )
     for field_id in shard_field.source_ids:
@@ -168,7 +168,7 @@ def _type_named(text: str) -> pa.DataType:
         return parse_arrow_type(text)
     except ValueError as error:
         raise InvalidInputError(
-            "no type of a shard's values has this name",
+            "unknown type of shard values",
             result_type=text,
             expected=sorted(types_by_name),
         ) from error
@@ -177,7 +177,7 @@ def _type_named(text: str) -> pa.DataType:
 def _years(values: pa.Array) -> pa.Array:
     kind = values.type
     if not (_T.is_date(kind) or _T.is_timestamp(kind)):
-        raise UnsupportedError("only dates and timestamps have a year", type=str(kind))
+        raise UnsupportedError("the year requires a date or timestamp", type=str(kind))
     if _T.is_timestamp(kind) and kind.tz is not None:
         values = values.cast(pa.timestamp(kind.unit))
     return pc.year(values).cast(pa.int32())

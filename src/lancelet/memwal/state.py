@@ -149,7 +149,7 @@ def initialize_mem_wal(
         )
     if TOMBSTONE in snapshot.schema.names:
         raise InvalidInputError(
-            "shards mark deleted rows in a column of that name; rename the table's first",
+            "the column name is reserved for deletion marks of shards; rename the column first",
             column=TOMBSTONE,
         )
     shards = list_shards(snapshot.location)

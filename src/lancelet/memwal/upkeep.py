@@ -75,7 +75,7 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
     """
     shard = Shard(snapshot.location, shard_id)
     if shard.latest() is None:
-        raise InvalidInputError("there is no such shard", shard=str(shard_id))
+        raise InvalidInputError("the shard does not exist", shard=str(shard_id))
     # The claim fences a current writer, so that no entries are added after the check.
     claimed = shard.claim(0)
     unflushed = [each.position for each in shard.entries(claimed.replay_after) if not each.is_fence]

@@ -281,7 +281,7 @@ class MemWalWriter:
         unknown = logged - {node.id for node in self.base.schema.walk()}
         if unknown and unknown & {node.id for node in refresh_snapshot(self.base).schema.walk()}:
             raise IrreconcilableError(
-                "columns were added while the writer was opened; open it again",
+                "columns were added while the writer was being opened; open it again",
                 shard=str(self.shard.shard_id),
                 field_ids=sorted(unknown),
             )
@@ -571,7 +571,7 @@ class MemWalWriter:
         unknown = [name for name in batch.schema.names if name not in names]
         if unknown or len(set(batch.schema.names)) < batch.num_columns:
             raise PutError(
-                "rows have columns that the table has not, or one twice",
+                "the rows have unknown or duplicate columns",
                 unknown=unknown,
                 columns=batch.schema.names,
                 available=sorted(names),
@@ -591,7 +591,7 @@ class MemWalWriter:
     def _deletion(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         missing = [name for name in self._keys if name not in batch.schema.names]
         if missing:
-            raise PutError("rows are deleted by their whole key", missing=missing)
+            raise PutError("a deletion requires all columns of the primary key", missing=missing)
         columns = []
         for field in self._arrow:
             if field.name == TOMBSTONE:
@@ -637,7 +637,7 @@ def _check_nulls(name: str, column: pa.Array, *, may_be_null: bool) -> None:
 def _spec_id(state: MemWalState) -> int:
     if len(state.specs) > 1:
         raise UnsupportedError(
-            "a table that splits its rows by several rules is not written by shards",
+            "tables with several sharding rules are not supported",
             specs=[spec.spec_id for spec in state.specs],
         )
     return state.specs[0].spec_id if state.specs else 0
@@ -661,5 +661,5 @@ def _parsed(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            "a default writer setting of the table is not a number", name=name, found=text
+            "a default writer setting of the table must be a number", name=name, found=text
         ) from None

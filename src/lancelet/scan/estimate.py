@@ -108,11 +108,11 @@ class RowEstimator:
         if not self.filter_selects_rows:
             plan = replace(plan, steps=())
         with self.meter.within_index(READ):
-            return self._before_limit(
+            return self._slices_until_limit(
                 estimate_slices(plan, self._candidates, self.parts, self.retained_fields)
             )
 
-    def _before_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
+    def _slices_until_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
         """Return the slices that are examined until the limit is reached."""
         return slices
 

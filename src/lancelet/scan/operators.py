@@ -210,7 +210,7 @@ class FilterRows(Operator):
         is_all = not options.offset and options.limit is None
         return rows if is_all else _window(rows, options.offset, options.limit)
 
-    def _before_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
+    def _slices_until_limit(self, slices: tuple[RowSlice, ...]) -> tuple[RowSlice, ...]:
         options = self.plan.options
         if options.limit is None:
             return slices

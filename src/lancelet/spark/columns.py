@@ -122,7 +122,7 @@ def join_columns(
         version: The version of the addresses, by default the latest. Later changes to these rows
             are conflicts.
         message: The message of the transaction.
-        running: See `Running`; the session is that of the data frame.
+        running: See `Running`; the session of the data frame is used.
     """
     job, table = begin(uri, running | {"spark": frame.sparkSession})
     snapshot = table.at(version).open()

@@ -45,7 +45,7 @@ def convert_column(array: pa.Array, field: pa.Field, *, path: str | None = None)
     path = path or field.name
     if not field.nullable and array.null_count:
         raise SchemaMismatchError(
-            "a column that must not be null has nulls", column=path, nulls=array.null_count
+            "a non-nullable column contains nulls", column=path, nulls=array.null_count
         )
     return _convert(array, field.type, path)
 
@@ -141,7 +141,7 @@ def _convert_list(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     items = _convert(values, target.value_type, f"{path}.item")
     is_large = kinds.is_large_list(target)
     kind = pa.LargeListArray if is_large else pa.ListArray
-    # Made from a buffer because arrays made of Python values would import pandas.
+    # Arrays are created from a buffer, because creating them from Python values imports pandas.
     number = pa.int64() if is_large else pa.int32()
     buffer = pa.py_buffer(np.ascontiguousarray(offsets, number.to_pandas_dtype()))
     numbers = pa.Array.from_buffers(number, len(offsets), [None, buffer])

@@ -319,7 +319,7 @@ def merge(
         frame: The source.
         uri: The table.
         on: The key columns.
-        running: See `Running`; the session is that of the data frame.
+        running: See `Running`; the session of the data frame is used.
     """
     _, table = begin(uri, running)
     return Merge(frame, table, (on,) if isinstance(on, str) else tuple(on), running)

@@ -386,7 +386,7 @@ def _dimensions(given: Mapping[str, str]) -> dict[str, int]:
         if column:
             size = _number(given, option) or 0
             if size < 1:
-                raise InvalidInputError("a vector has at least one item", option=option)
+                raise InvalidInputError("a vector must have at least one item", option=option)
             found[column] = size
     return found
 

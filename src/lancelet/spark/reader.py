@@ -4,7 +4,7 @@
     first action      pins the version and divides its rows into splits
     tasks             each opens the pinned version and yields the batches of its split
 
-The columns to read are those of the schema that Spark passes to the reader; `.schema("id long")`
+Spark passes the schema of the columns to read to the reader; `.schema("id long")`
 reads one column. Any other pushdown of Spark into a Python source returns wrong rows when the
 source is reused, so filters and limits are options; see the guide.
 """

@@ -88,7 +88,7 @@ def scan(
         split_bytes=bytes_per_task,
     )
     if fresh:
-        return _fresh_frame(spark, read_options)
+        return _frame_with_shards(spark, read_options)
     snapshot = pinned(read_options)
     schema = schema_of_snapshot(snapshot, read_options)
     on_driver = 0 if filter is None else bytes_on_driver
@@ -96,12 +96,12 @@ def scan(
     return _scan_frame(spark, snapshot, read_options, schema) if found is None else found
 
 
-def _fresh_frame(spark: SparkSession, read_options: ReadOptions) -> DataFrame:
+def _frame_with_shards(spark: SparkSession, read_options: ReadOptions) -> DataFrame:
     """Return the rows of the latest version merged with those of the shards by primary key."""
     named = (read_options.version, read_options.tag, read_options.asof, read_options.fragments)
     if any(each is not None for each in named) or read_options.row_columns:
         raise InvalidInputError(
-            "a fresh read is always of the latest version; omit options that select another"
+            "a fresh read always reads the latest version; omit options that select another version"
         )
     read = replace(
         mem_wal.fresh.fresh_read(read_options.table.locate()), filter=read_options.filter

@@ -1,4 +1,4 @@
-"""For tests: the Arrow schema that Spark itself makes of one of its schemas, in every release."""
+"""Conversion of Spark schemas to Arrow by Spark itself, in any release, for tests."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Writing a data frame: a new table, more rows, other rows, or other rows where a condition holds.
+"""Write a data frame: create a table, append or overwrite rows, or replace matching rows.
 
     write(frame, uri, mode="create")
     write(frame, uri, mode="append")
     write(frame, uri, mode="replace", where="day = DATE '2024-02-29'")
 
-Each partition of the data frame becomes files of its own, and all of them one version. To replace
-means to delete what the condition is true for and to add the rows in that same version; rows that
-the condition is not true for are refused, since they would not be found there again.
+Each partition of the data frame is written to separate files, which are committed as one version.
+`replace` deletes the rows that match the condition and adds the new rows in the same version. New
+rows that do not match the condition raise an error, since a later write with the same condition
+would not replace them.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ MODES: Final = ("create", "append", "overwrite", "replace")
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Makes a write happen once however often it is called, as in `foreachBatch`.
+    """Makes a write idempotent, for example in `foreachBatch`.
 
-    `sequence` names what the batches belong to, and `batch` counts them.
+    `sequence` identifies the sequence of batches, and `batch` is the number of a batch.
     """
 
     sequence: str
@@ -78,28 +79,28 @@ def write(
     Args:
         frame: The rows.
         uri: The table.
-        mode: `create` refuses where there is a table, `append` adds rows, `overwrite` replaces
-            schema and rows, `replace` replaces the rows for which `where` is true.
+        mode: `create` raises if the table exists, `append` adds rows, `overwrite` replaces schema
+            and rows, and `replace` replaces the rows for which `where` is true.
         where: The condition of `replace`, as SQL text.
-        once: Makes a batch that is written again change nothing.
+        once: Identifies a batch; a batch that was already written has no effect.
         message: A note for the transaction.
-        options: Options of files, as for `format("lance")`.
-        config: The config of the table that is made or overwritten, in the same version.
-        running: See `Running`; the session is that of the data frame.
+        options: Write options, as for `format("lance")`.
+        config: The config of the created or overwritten table, set in the same version.
+        running: See `Running`; the session of the data frame is used.
     """
     if mode not in MODES:
         raise InvalidInputError("unknown mode", mode=mode, expected=MODES)
     if (where is not None) != (mode == "replace"):
-        raise InvalidInputError("`where` belongs to the mode replace, which needs it", mode=mode)
+        raise InvalidInputError("`where` requires mode='replace' and vice versa", mode=mode)
     if config and mode not in {"create", "overwrite"}:
-        raise InvalidInputError("`config` belongs to the modes create and overwrite", mode=mode)
+        raise InvalidInputError("`config` requires the mode create or overwrite", mode=mode)
     job, table = begin(uri, running | {"spark": frame.sparkSession})
     settings = write_settings(table, options)
     latest = latest_of(table)
     if mode == "create" and latest is not None:
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
     if mode == "replace" and latest is None:
-        raise DatasetNotFoundError("there is no table to replace rows of", uri=table.uri)
+        raise DatasetNotFoundError("the table to replace rows of does not exist", uri=table.uri)
     watermark = None if once is None else BatchWatermark(once.sequence, once.batch)
     if (
         watermark is not None
@@ -144,7 +145,7 @@ def _check_where(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         fits = evaluate_filter(condition, batch)
         if fits.true_count < batch.num_rows:
             raise InvalidInputError(
-                "a row is not within what it is to replace",
+                "new rows do not match the condition of the rows to replace",
                 where=where,
                 rows=batch.num_rows - fits.true_count,
             )

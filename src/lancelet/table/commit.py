@@ -196,7 +196,7 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
     if resolver.unknown_outcome is not None:
         raise resolver.unknown_outcome
     raise CommitContentionError(
-        "lost the race for every version; nothing conflicts, so trying again may work",
+        "lost the race for every version without a conflict; try again later",
         uri=location.uri,
         attempts=options.attempts,
     )
@@ -224,7 +224,7 @@ def _attempt(
         was_read = snapshot is not None or options.read_identity is not None
         if was_read or not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError(
-                "the dataset was removed" if was_read else "there is no dataset to commit to",
+                "the dataset was removed" if was_read else "the dataset does not exist",
                 uri=location.uri,
             )
         return _publish(location, _prepare_first(ours, options), options, resolver=resolver)

@@ -122,7 +122,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             shard_granularity: Whether to distribute fragments or batches among processes.
             batch_readahead: Ignored; read-ahead is limited by bytes.
             to_tensor_fn: Converts batches; None yields Arrow batches.
-            sampler: Selects the rows, instead of the arguments above.
+            sampler: The sampler that selects the rows; replaces the arguments above.
             auto_detect_rank: Whether to use the rank and world size reported by PyTorch.
             plan_options: Options of `lancelet.training.plan` (`shuffle`, `splits`, `seed`, ...) and
                 of its loader (`uneven`, `full_batches`, `decode`, `prefetch_bytes`, ...). If any

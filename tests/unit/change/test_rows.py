@@ -74,7 +74,10 @@ def test_rows_of_a_generator_are_taken_as_they_are_written():
 
 @pytest.mark.parametrize(
     ("late", "reason"),
-    [({"a": 1, "b": 2}, "columns that earlier rows lack"), ({"a": "x"}, "another type")],
+    [
+        ({"a": 1, "b": 2}, "columns that earlier rows lack"),
+        ({"a": "x"}, "differs from preceding rows"),
+    ],
 )
 def test_a_late_row_that_does_not_fit_the_first_is_named(late, reason):
     rows = ({"a": k} if k < 20_000 else late for k in range(20_001))

@@ -573,7 +573,7 @@ def test_a_sealed_shard_is_read_and_not_written(tmp_path):
 
 def test_there_has_to_be_a_shard(tmp_path):
     dataset = _new(str(tmp_path / "t"))
-    with pytest.raises(InvalidInputError, match="no such shard"):
+    with pytest.raises(InvalidInputError, match="the shard does not exist"):
         dataset.seal_mem_wal_shard(SHARD)
     assert dataset.collect_mem_wal().wal_entries == 0
 

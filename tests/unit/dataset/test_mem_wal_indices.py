@@ -172,7 +172,7 @@ def test_nearest_rows_are_those_of_a_plain_comparison(tmp_path_factory, seed, ha
 
 def test_input_that_cannot_be_built_of_flushed_rows_is_rejected(tmp_path):
     dataset = indexed(lancelet, str(tmp_path / "t"))
-    with pytest.raises(OSError, match="shards build no indices of that kind") as caught:
+    with pytest.raises(OSError, match="do not support this kind of index") as caught:
         dataset.initialize_mem_wal(unsharded=True, maintained_indexes=["bits"])
     assert isinstance(caught.value, UnsupportedError)
     with pytest.raises(OSError, match="'nope' from maintained_indexes not found"):

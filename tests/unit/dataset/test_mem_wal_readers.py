@@ -142,7 +142,7 @@ def test_noting_shards_does_not_undo_a_merge_at_the_same_time(tmp_path, monkeypa
 
     monkeypatch.setattr(discovery, "latest_shards", and_merge)
     record_shards(snapshot)
-    with pytest.raises(OSError, match="in the table already"):
+    with pytest.raises(OSError, match="already in the table"):
         merge(lancelet.dataset(dataset.uri), [100], 1)
 
 

@@ -255,7 +255,7 @@ def test_tables_that_split_rows_by_several_rules_are_not_written(tmp_path):
     made = initialize_mem_wal(
         plain, [ShardingSpec(1, (field,)), ShardingSpec(2, (field,))], maintained=None
     )
-    with pytest.raises(UnsupportedError, match="several rules"):
+    with pytest.raises(UnsupportedError, match="several sharding rules"):
         MemWalWriter(made, SHARD, {})
     assert Shard(made.location, SHARD).latest() is None
     assert MemWalWriter(snapshot, SHARD, {}).manifest.spec_id == 1

@@ -74,7 +74,7 @@ def test_the_reference_reads_what_was_committed_and_continues(location, stable_r
 
 
 def test_there_is_no_table_to_append_to(location):
-    with pytest.raises(DatasetNotFoundError, match="no dataset"):
+    with pytest.raises(DatasetNotFoundError, match="does not exist"):
         commit(location, new_transaction(0, Append(())))
 
 

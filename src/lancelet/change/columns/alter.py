@@ -194,7 +194,7 @@ def _check_not_indexed(snapshot: Snapshot, field: Field, path: str) -> None:
     if names:
         raise ColumnError(
             f"Cannot cast column(s) [{path}] to a new type: they have {len(names)} index(es) "
-            f"attached: [{', '.join(names)}]; drop them before, and make them again after",
+            f"attached: [{', '.join(names)}]; drop them first and recreate them afterwards",
             column=path,
             indices=names,
         )

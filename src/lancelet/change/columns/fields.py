@@ -121,7 +121,7 @@ def _as_column_error() -> Iterator[None]:
 def _check_children(field: Field) -> None:
     names = [child.name for child in field.children]
     if len(set(names)) < len(names):
-        raise ColumnError("two fields of a struct have one name", column=field.name, names=names)
+        raise ColumnError("a struct has duplicate field names", column=field.name, names=names)
     for child in field.children:
         _check_children(child)
 

@@ -61,7 +61,7 @@ def update_fragment_columns(
 def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
     fields_by_name = {field.name: field for field in schema.fields}
     if not given.names:
-        raise ColumnError("there is no column to update except the key")
+        raise ColumnError("no columns to update other than the key")
     for own in given:
         field = fields_by_name.get(own.name)
         if own.name in ROW_FIELDS:
@@ -75,7 +75,7 @@ def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
             )
         if field.arrow_type != own.type and not any(node.is_blob for node in field.walk()):
             raise ColumnError(
-                "values are not of the type of the column",
+                "the values do not have the type of the column",
                 column=own.name,
                 expected=str(field.arrow_type),
                 found=str(own.type),

@@ -85,7 +85,7 @@ def _column(rows: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
     index = rows.schema.get_field_index(path[0])
     if index < 0:
         raise MissingKeyError(
-            "the source has no column of a name that the key has",
+            "the source lacks a key column",
             column=path[0],
             available=rows.schema.names[:100],
         )

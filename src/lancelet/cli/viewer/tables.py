@@ -102,7 +102,7 @@ class Shown:
         """Return the requested table (`table`) at the requested version (`at`)."""
         name = request.get("table", "")
         if name not in self._table_names and name not in self.names():
-            raise NotFoundError("no table of this name in the folder", name=name)
+            raise NotFoundError("the folder contains no table with this name", name=name)
         uri = self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
         options = None if self.storage_options is None else dict(self.storage_options)
         return open_version(uri, request.get("at") or None, options)
@@ -234,7 +234,7 @@ def search(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     if text is not None and nearest is not None:
         return _cells(table.hybrid_search(text, nearest, k, filter=condition))
     if text is None and nearest is None:
-        raise InvalidInputError("a search requires a text, a vector or a row")
+        raise InvalidInputError("a search requires a query text, a vector or a row")
     found = table.to_table(
         filter=condition,
         nearest=nearest,

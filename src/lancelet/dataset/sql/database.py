@@ -2,7 +2,7 @@
 
 Creating a DuckDB database takes 20 ms, ten times as long as a small query, so connections for
 statements that only read share one. Tables registered with a connection are visible to it alone.
-A statement with side effects gets a database of its own. Statements over little data share a second
+A statement with side effects gets a separate database. Statements over little data share a second
 database with one thread, because waking more threads takes longer than a few thousand rows.
 """
 

@@ -86,7 +86,7 @@ def _sql_error(error: Exception, query: str, tables: Mapping[str, Any]) -> SqlEr
     message = str(error)
     missing = re.search(r"Table with name (\S+) does not exist", message)
     if missing is not None:
-        # DuckDB would suggest tables of its own.
+        # DuckDB would suggest internal tables.
         message = (
             f"{message.splitlines()[0]} Tables are datasets and data frames in variables of the "
             f"caller, or entries of `tables`{similar_names(missing[1], sorted(tables))}"

@@ -59,8 +59,8 @@ def dataset(
         index_cache_size: Has no effect: the cache is limited in bytes.
         storage_options: Options of the object store, such as credentials.
         default_scan_options: Defaults for all scans of the dataset.
-        metadata_cache_size_bytes: The size of a metadata cache of its own.
-        index_cache_size_bytes: The size of an index cache of its own.
+        metadata_cache_size_bytes: The size of a separate metadata cache.
+        index_cache_size_bytes: The size of a separate index cache.
         read_params: Has no effect: reads need no parameters.
         session: The session with the caches to use; by default the process-wide session.
         namespace_client: The namespace of the table, as an alternative to `uri`.

@@ -214,7 +214,7 @@ def _check_type(path: str, data_type: pa.DataType) -> None:
         values = data_type.value_type
         is_number = pa.types.is_integer(values) or pa.types.is_floating(values)
         if not is_number and not is_variable(values):
-            raise _unsupported_error(path, f"dictionaries of {values}", since="2.0")
+            raise _unsupported_error(path, f"dictionary type with {values}", since="2.0")
 
 
 def _unsupported_error(path: str, feature: str, *, since: str | None) -> UnsupportedError:

@@ -115,17 +115,17 @@ class ZippedValues:
 
     def _ranks(self, layers: SparseLayers, slots: Int64s) -> Int64s:
         """Return the number of valid slots before each of some valid slots."""
-        nulls, valids = _innermost_sets(layers)
-        num_valid = self._num_slots - len(nulls) if valids is None else len(valids)
+        nulls, valid_slots = _innermost_sets(layers)
+        num_valid = self._num_slots - len(nulls) if valid_slots is None else len(valid_slots)
         if num_valid != self._num_items:
             raise CorruptDataError(
                 "the number of values of a page does not match its valid slots",
                 expected=num_valid,
                 found=self._num_items,
             )
-        if valids is None:
+        if valid_slots is None:
             return slots - np.searchsorted(nulls, slots)
-        return np.searchsorted(valids, slots)
+        return np.searchsorted(valid_slots, slots)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,31 +237,33 @@ def _empty_read() -> ReadCoroutine[None]:
 
 def _innermost_sets(layers: SparseLayers) -> tuple[Int64s, Int64s | None]:
     """Return the null slots within the innermost list or, if these are listed, the valid ones."""
-    nulls, valids = np.empty(0, np.int64), None
+    nulls, valid_slots = np.empty(0, np.int64), None
     for layer in layers.each:
         match layer:
             case ListSet():
-                nulls, valids = np.empty(0, np.int64), None
+                nulls, valid_slots = np.empty(0, np.int64), None
             case FixedListSet(validity=validity, dimension=dimension):
-                nulls, valids = _combine(nulls, valids, validity)
+                nulls, valid_slots = _combine(nulls, valid_slots, validity)
                 each = np.arange(dimension)
                 nulls = (nulls[:, None] * dimension + each).reshape(-1)
-                if valids is not None:
-                    valids = (valids[:, None] * dimension + each).reshape(-1)
+                if valid_slots is not None:
+                    valid_slots = (valid_slots[:, None] * dimension + each).reshape(-1)
             case ValiditySet():
-                nulls, valids = _combine(nulls, valids, layer)
-    return nulls, valids
+                nulls, valid_slots = _combine(nulls, valid_slots, layer)
+    return nulls, valid_slots
 
 
 def _combine(
-    nulls: Int64s, valids: Int64s | None, validity: ValiditySet
+    nulls: Int64s, valid_slots: Int64s | None, validity: ValiditySet
 ) -> tuple[Int64s, Int64s | None]:
     """Combine the sets with the validity of another layer."""
     if validity.are_nulls:
-        if valids is not None:
-            return nulls, valids[~is_member(validity.position, valids)]
+        if valid_slots is not None:
+            return nulls, valid_slots[~is_member(validity.position, valid_slots)]
         return np.union1d(nulls, validity.position), None
-    valid = validity.position if valids is None else np.intersect1d(valids, validity.position)
+    valid = (
+        validity.position if valid_slots is None else np.intersect1d(valid_slots, validity.position)
+    )
     return np.empty(0, np.int64), valid[~is_member(nulls, valid)]
 
 

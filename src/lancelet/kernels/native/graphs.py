@@ -50,9 +50,9 @@ def build_graph(
     entry = 0
     for first, stop in insertion_batches(count):
         num_parts = max(1, min(parts, (stop - first) // _PART_MIN))
-        cuts = np.linspace(first, stop, num_parts + 1).astype(np.int64).tolist()
+        part_edges = np.linspace(first, stop, num_parts + 1).astype(np.int64).tolist()
 
-        def insert(part: int, entry: int = entry, cuts: list[int] = cuts) -> None:
+        def insert(part: int, entry: int = entry, part_edges: list[int] = part_edges) -> None:
             status = _native.insert_rows(
                 data,
                 dimension,
@@ -62,13 +62,13 @@ def build_graph(
                 levels,
                 *lists,
                 entry,
-                cuts[part],
-                cuts[part + 1],
+                part_edges[part],
+                part_edges[part + 1],
             )
             checked(status, kernel="insert_rows")
 
         def link(
-            part: int, first: int = first, stop: int = stop, stripes: int = len(cuts) - 1
+            part: int, first: int = first, stop: int = stop, stripes: int = len(part_edges) - 1
         ) -> None:
             status = _native.link_rows(
                 data, dimension, kind, connections, levels, *lists, first, stop, part, stripes
@@ -76,7 +76,7 @@ def build_graph(
             checked(status, kernel="link_rows")
 
         for step in (insert, link):
-            deque(side_by_side(step, range(len(cuts) - 1)), maxlen=0)
+            deque(side_by_side(step, range(len(part_edges) - 1)), maxlen=0)
         entry = new_entry(levels, entry, first, stop)
     _, base, base_counts, upper, upper_counts = lists
     return assemble(

@@ -287,22 +287,22 @@ def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
         number += 1
         return properties
 
-    def comes(kind: str) -> bool:
+    def is_next(kind: str) -> bool:
         return number < len(tokens) and tokens[number].kind == kind
 
     properties: dict[str, str] = {}
     token("L_PAREN", "( and properties")
-    while not comes("R_PAREN"):
+    while not is_next("R_PAREN"):
         parts = [token(None, "a property")]
-        while parts[0].kind != "STRING" and comes("DOT"):
+        while parts[0].kind != "STRING" and is_next("DOT"):
             number += 1
             parts.append(token(None, "a property"))
-        number += comes("EQ")
-        sign = "-" if comes("DASH") else ""
+        number += is_next("EQ")
+        sign = "-" if is_next("DASH") else ""
         number += bool(sign)
         value = token(None, "the value of a property")
         properties[".".join(each.text for each in parts)] = sign + value.text
-        if not comes("R_PAREN"):
+        if not is_next("R_PAREN"):
             token("COMMA", "COMMA or )")
     return properties, number + 1
 

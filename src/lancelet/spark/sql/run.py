@@ -1,4 +1,4 @@
-"""SQL over Lance tables: `sql(spark, text)`, which runs whatever Spark runs and more.
+"""SQL over Lance tables: `sql(spark, text)`, which extends the SQL of Spark.
 
 sql(spark, "SELECT count(*) FROM lance.`/data/orders` WHERE price > :least", least=10)
 """

@@ -114,7 +114,7 @@ def call_stop(tokens: Sequence[Token], number: int) -> int:
         depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
         if not depth:
             return token.stop
-    raise AssertionError("the parser read a call that the text does not close")
+    raise AssertionError("a function call is not closed")
 
 
 def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:

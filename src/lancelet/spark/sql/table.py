@@ -90,7 +90,7 @@ class LanceTable:
     ) -> DataFrame:
         """Set columns to SQL expressions in the rows that match a condition, or in all rows."""
         if not set:
-            raise InvalidInputError("an update needs columns and their values: set={...}")
+            raise InvalidInputError("an update requires columns and values, such as set={...}")
         where = "" if condition is None else f" WHERE {_text(condition)}"
         return self._run(f"UPDATE <> AS {quoted(self.own)} SET {_values(set)}{where}")
 

@@ -68,7 +68,7 @@ class DuplicateShardError(InvalidInputError, OSError):
 def apply_update_mem_wal_state(
     operation: UpdateMemWalState, state: State, context: CommitContext
 ) -> State:
-    """Return the state with the merged generations of shards advanced."""
+    """Return the state with updated merged generations of shards."""
     return replace(
         state,
         indices=record_generations(
@@ -145,7 +145,7 @@ def _validated_details(
     for each in compacted:
         if each.shard_id in recorded and each.generation <= recorded[each.shard_id]:
             raise StaleCompactionError(
-                "Stale SSTable compaction: the generation is in the table already; leave it out, "
+                "Stale SSTable compaction: the generation is already in the table; omit it, "
                 "and merge the ones after it",
                 shard=str(each.shard_id),
                 generation=each.generation,

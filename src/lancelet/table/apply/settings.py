@@ -108,7 +108,7 @@ def _with_field_metadata(schema: Schema, changes: Mapping[int, UpdateMap]) -> Sc
     existing = {field.id for field in schema.walk()}
     missing = sorted(set(changes) - existing)
     if missing:
-        raise FieldNotFoundError("no field has the id", field_id=missing[0])
+        raise FieldNotFoundError("no field with this id exists", field_id=missing[0])
     if not changes:
         return schema
     _check_keys_unchanged(schema, changes)

@@ -95,7 +95,7 @@ class UserLock(CommitHandler):
         """Hold the lock, check that the name is free, and put the manifest."""
         with self.lock(version):
             if store.exists(path):
-                raise AlreadyExistsError("another writer has the version", path=path)
+                raise AlreadyExistsError("another writer committed the version", path=path)
             try:
                 store.put(path, data)
             except StorageUnavailableError as error:

@@ -96,7 +96,7 @@ class DynamoRecords(ManifestRecords):
         try:
             if not self._put(table, record, _ABSENT):
                 raise AlreadyExistsError(
-                    "another writer has the version", table=table, version=record.version
+                    "another writer committed the version", table=table, version=record.version
                 )
         except StorageUnavailableError as error:
             raise CommitOutcomeUnknownError(

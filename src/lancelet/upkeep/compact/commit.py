@@ -6,7 +6,7 @@
     10         1, 2 are replaced by 12, in which that row is deleted; 3, 4 are retried
 
 Concurrent deletions and row moves are applied to the new fragments. Results with other conflicts
-are left out, so that they do not block the rest.
+are skipped, so that they do not block the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compacted:
-    """The version after a compaction, its metrics, and the results left out for conflicts."""
+    """The version after a compaction, its metrics, and the results skipped because of conflicts."""
 
     snapshot: Snapshot
     metrics: CompactionMetrics
@@ -70,7 +70,7 @@ def commit_compatible(
     options: CompactionOptions,
     committing: CommitOptions | None = None,
 ) -> Compacted:
-    """Commit like `commit_results`, but leave out results with conflicts and delete their files."""
+    """Commit like `commit_results`, but skip results with conflicts and delete their files."""
     left_out: list[RewriteResult] = []
     while True:
         try:

@@ -139,7 +139,7 @@ def _finished(running: list[Future[RewriteResult]]) -> list[RewriteResult]:
 def _restrict_to(
     options: CompactionOptions, snapshot: Snapshot, left_out: tuple[RewriteResult, ...]
 ) -> CompactionOptions:
-    """Return options that restrict a compaction to the results left out."""
+    """Return options that restrict a compaction to the skipped results."""
     retried = [fragment.id for result in left_out for fragment in result.original_fragments]
     others = np.setdiff1d(snapshot.fragments.ids, retried)
     excluded = {*options.excluded_fragment_ids, *others.tolist()}

@@ -44,7 +44,7 @@ class RecallDriftWarning(UserWarning):
     """The recall of an index has decreased since its last measurement."""
 
 
-class NoIndexToMeasureError(InvalidInputError, KeyError):
+class VectorIndexNotFoundError(InvalidInputError, KeyError):
     """The column has no vector index."""
 
 
@@ -225,7 +225,7 @@ def _measure(trial: _Trial, options: dict[str, Any], probes: int, target: float)
 def _find_index(snapshot: Snapshot, column: str) -> str:
     name = find_index_name(snapshot, column)
     if name is None:
-        raise NoIndexToMeasureError(f"No IVF index for column '{column}'", column=column)
+        raise VectorIndexNotFoundError(f"No IVF index for column '{column}'", column=column)
     return name
 
 

@@ -101,7 +101,7 @@ def test_invalid_arguments_raise_the_errors_of_the_reference(dataset, alteration
 
 
 def test_two_fields_of_a_struct_never_have_one_name(dataset):
-    with pytest.raises(ColumnError, match="one name"):
+    with pytest.raises(ColumnError, match="duplicate field names"):
         dataset.alter_columns({"path": "s.x", "name": "y.z"})
 
 

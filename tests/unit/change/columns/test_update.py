@@ -13,9 +13,9 @@ from lancelet.change.lossless import LossyConversionError
     ("given", "message"),
     [
         ({"a": [1], "q": ["x"]}, "does not exist in left side"),
-        ({"a": [1], "b": [5]}, "not of the type"),
+        ({"a": [1], "b": [5]}, "do not have the type of the column"),
         ({"a": [1], "_rowaddr": [5]}, "metadata column"),
-        ({"a": [1]}, "no column to update"),
+        ({"a": [1]}, "no columns to update"),
         ({"b": ["x"]}, "does not exist in the right side"),
         ({"a": ["x"], "b": ["x"]}, "type mismatch"),
     ],

@@ -275,7 +275,7 @@ def test_a_merge_that_changes_nothing_is_rejected(dataset):
 def test_a_key_that_is_nowhere_is_rejected(dataset):
     with pytest.raises(FieldNotFoundError, match="key column 'nope'"):
         upsert(dataset, "nope").execute(source((1, "x", 1)))
-    with pytest.raises(FieldNotFoundError, match="the source has no column"):
+    with pytest.raises(FieldNotFoundError, match="the source lacks a key column"):
         upsert(dataset).execute(pa.table({"v": ["x"]}))
 
 
