@@ -24,7 +24,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from lancelet import surroundings
-from lancelet.errors import CommitConflictError, InvalidInputError, UnsupportedError
+from lancelet.errors import (
+    CommitConflictError,
+    CommitContentionError,
+    InvalidInputError,
+    UnsupportedError,
+)
 from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.cleanup.policy import CleanupPolicy, ago
 from lancelet.upkeep.cleanup.run import CleanupStats
@@ -377,7 +382,7 @@ class _Run:
         begun = self.elapsed()
         try:
             outcome, detail = self._work(step)
-        except CommitConflictError as error:
+        except (CommitConflictError, CommitContentionError) as error:
             outcome, detail = Outcome.CONFLICT, error.message
         except UnsupportedError as error:
             if step.kind is not StepKind.OPTIMIZE_INDEX:

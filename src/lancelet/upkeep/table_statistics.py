@@ -9,6 +9,7 @@ metadata and one per column of each data file, and one per deletion file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from datetime import datetime
 
 from lancelet import surroundings
@@ -35,7 +36,7 @@ class RewriteCandidate:
         has_many_overlays: Whether one has more overlays than the compaction options permit.
     """
 
-    fragments: tuple[int, ...]
+    fragments: tuple[int, ...] = field(repr=False)
     rows: int
     deleted_rows: int
     bytes: int

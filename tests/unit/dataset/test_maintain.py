@@ -11,7 +11,7 @@ import pytest
 
 import lancelet
 from lancelet.dataset.maintenance.maintain import TableOperations
-from lancelet.errors import CommitConflictError, UnsupportedError
+from lancelet.errors import CommitConflictError, CommitContentionError, UnsupportedError
 from lancelet.optimize import MaintenancePolicy, Outcome, StepKind
 from lancelet.upkeep import maintain as module
 
@@ -150,6 +150,7 @@ def test_indices_of_dropped_columns_are_left_alone(tmp_path):
     ("error", "outcome"),
     [
         (CommitConflictError("another writer came first"), Outcome.CONFLICT),
+        (CommitContentionError("other writers published every version"), Outcome.CONFLICT),
         (UnsupportedError("an unknown kind"), Outcome.UNSUPPORTED),
     ],
 )
