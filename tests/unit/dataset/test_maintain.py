@@ -3,6 +3,7 @@
 import json
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -138,6 +139,11 @@ def test_settings_of_the_table_apply(dataset):
     assert StepKind.COMPACT not in kinds(report)
 
 
+def test_a_policy_of_another_type_is_refused(dataset):
+    with pytest.raises(TypeError, match="policy"):
+        dataset.maintain({"min_fragments": 2})
+
+
 def test_indices_of_dropped_columns_are_left_alone(tmp_path):
     dataset = lancelet.write_dataset({"id": range(10), "a": range(10)}, tmp_path / "t")
     dataset.create_scalar_index("a", "BTREE")
@@ -234,6 +240,30 @@ def test_writers_continue_during_maintenance(dataset):
     assert dataset.check("indices") == []
     assert reports[-1].after.unindexed_rows == 0
     assert dataset.to_table(filter="id = 2055")["id"].to_pylist() == [2055]
+
+
+def test_several_calls_at_once_leave_a_valid_table(dataset):
+    before = ids(dataset)
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda _: lancelet.dataset(dataset.uri).maintain(), range(4)))
+    outcomes = {result.outcome for report in reports for result in report.steps}
+    assert outcomes <= {Outcome.DONE, Outcome.CONFLICT}
+    dataset.checkout_latest()
+    dataset.maintain()
+    assert dataset.maintain().steps == ()
+    assert ids(dataset) == before
+    assert dataset.check("indices") == []
+
+
+def test_branches_and_tables_in_memory_are_maintained():
+    main = lancelet.write_dataset({"id": range(10)}, "memory://maintained")
+    branch = main.create_branch("side")
+    for number in range(10):
+        branch.insert({"id": [number]})
+    report = branch.maintain(NOW)
+    assert StepKind.COMPACT in kinds(report)
+    assert (branch.count_rows(), len(branch.get_fragments())) == (20, 1)
+    assert (main.count_rows(), main.latest_version) == (10, 1)
 
 
 def test_the_log_is_merged_before_indices_are_optimized(tmp_path):

@@ -19,6 +19,7 @@ from lancelet.dataset.maintenance.maintain import MaintenanceReport, TableOperat
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import instance
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of
@@ -119,6 +120,7 @@ class MaintenanceMethods:
         moved = reuse.translate(np.asarray(addrs, np.uint64))
         return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
 
+    @checks_types
     def maintain(
         self,
         policy: MaintenancePolicy | None = None,
@@ -155,7 +157,9 @@ class MaintenanceMethods:
             dataset.maintain(policy)
             ```
         """
-        policy = MaintenancePolicy() if policy is None else policy
+        policy = (
+            MaintenancePolicy() if policy is None else instance("policy", policy, MaintenancePolicy)
+        )
         operations = TableOperations(self._handle.snapshot, self._committing())
         if dry_run:
             planned = upkeep.maintain.report_maintenance(operations, policy)
