@@ -282,7 +282,7 @@ def test_sql_runs_and_shows_errors_in_place(page):
 
 
 def test_rows_are_exported_with_the_filter_and_columns_of_the_page(page, address):
-    go(page, "rows", filter="id < 5", columns="id,name")
+    go(page, "rows", filter="id < 5", columns='["id", "name"]')
     until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#exports a"))
     assert len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 2
     links = page.find_elements(By.CSS_SELECTOR, "#exports a")

@@ -157,7 +157,7 @@ def export(shown: Shown, request: Mapping[str, str]) -> tuple[bytes, str, str]:
     if kind not in _EXPORTS:
         raise InvalidInputError("unknown format", format=kind, expected=list(_EXPORTS))
     table = shown.open(request)
-    columns = [name for name in request.get("columns", "").split(",") if name]
+    columns = _names(request)
     ordering = request.get("order")
     found = table.to_table(
         columns=columns or None,
@@ -206,7 +206,7 @@ def rows(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     condition = request.get("filter") or None
     limit = min(_number(request, "limit", 50), ROWS_MAX)
     ordering = request.get("order")
-    columns = [name for name in request.get("columns", "").split(",") if name]
+    columns = _names(request)
     found = table.to_table(
         columns=columns or None,
         filter=condition,
@@ -336,7 +336,7 @@ def recall(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
 
 def plan(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     """Return the plan of a query, with measurements if requested."""
-    columns = [name for name in request.get("columns", "").split(",") if name]
+    columns = _names(request)
     scanner = shown.open(request).scanner(
         columns=columns or None, filter=request.get("filter") or None
     )
@@ -409,6 +409,18 @@ def _number(request: Mapping[str, str], name: str, default: int) -> int:
     if not text.isdigit():
         raise InvalidInputError(f"{name} must be an integer", found=text)
     return int(text)
+
+
+def _names(request: Mapping[str, str]) -> list[str]:
+    """Return the requested columns: comma-separated names, or a JSON array of any names."""
+    text = request.get("columns", "")
+    if not text.startswith("["):
+        return [name for name in text.split(",") if name]
+    try:
+        names = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInputError("columns must be names or a JSON array", found=text) from error
+    return [str(name) for name in names]
 
 
 def _numbers(text: str) -> list[float]:

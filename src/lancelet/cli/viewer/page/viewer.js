@@ -201,9 +201,9 @@ function filterField(given) {
 }
 
 function columnChooser(given) {
-  const chosen = new Set(given.columns ? given.columns.split(",") : state.about.columns.map((column) => column.name));
+  const chosen = new Set(given.columns ? JSON.parse(given.columns) : state.about.columns.map((column) => column.name));
   const names = state.about.columns.map((column) => column.name);
-  const apply = () => go("rows", { ...given, columns: chosen.size === names.length ? "" : names.filter((name) => chosen.has(name)).join(",") });
+  const apply = () => go("rows", { ...given, columns: chosen.size === names.length ? "" : JSON.stringify(names.filter((name) => chosen.has(name))) });
   return element("details", { id: "columns" }, element("summary", {}, `Columns (${chosen.size} of ${names.length})`),
     names.map((name) => element("label", { class: "choice" },
       element("input", { type: "checkbox", checked: chosen.has(name), onchange: (event) => { if (event.target.checked) chosen.add(name); else chosen.delete(name); } }), name)),
@@ -233,7 +233,7 @@ const views = {
       found.columns.map((each) => element("section", { class: "statistics" }, element("h2", {}, each.name), element("p", { class: "faint" }, facts(each)),
         each.histogram ? bars(each.histogram) : null,
         each.top ? element("ul", {}, each.top.map((value) => element("li", {},
-          element("button", { type: "button", title: "Show these rows", onclick: () => go("rows", { filter: `${each.name} = ${facet(each.name, value.label)}` }) }, value.label), ` ${number(value.count)}`))) : null)));
+          element("button", { type: "button", title: "Show these rows", onclick: () => go("rows", { filter: `\`${each.name}\` = ${facet(each.name, value.label)}` }) }, value.label), ` ${number(value.count)}`))) : null)));
   },
 
   async sql(show, given) {
