@@ -67,7 +67,7 @@ def test_data_frames_are_written_in_every_mode(spark, uri):
         "part": [0] * 6 + [1],
     }
     assert replaced.version == lance.dataset(uri).version == 3
-    with pytest.raises(InvalidInputError, match="not within"):
+    with pytest.raises(InvalidInputError, match="do not match the condition"):
         ls.write(new, uri, mode="replace", where="part = 0")
     once = ls.Once("nightly", 4)
     for _ in range(2):

@@ -96,7 +96,7 @@ def test_rows_are_inserted_by_position_by_name_and_instead_of_others(run, table)
     assert found[200] == ("new", None)
     assert run("INSERT INTO <t> REPLACE WHERE id >= 100 SELECT 150L, 'kept', 3") == [(1, 0, 0, 1)]
     assert {each for each in rows_of(table) if each >= 100} == {150}
-    with pytest.raises(InvalidInputError, match="not within"):
+    with pytest.raises(InvalidInputError, match="do not match the condition"):
         run("INSERT INTO <t> REPLACE WHERE id >= 100 SELECT 50L, 'out', 3")
     with pytest.raises(StatementError, match="REPLACE WHERE supports"):
         run("INSERT INTO <t> REPLACE WHERE rlike(name, 'a') SELECT 50L, 'out', 3")

@@ -15,7 +15,6 @@ from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
-from lancelet.dataset.maintenance.maintain import MaintenanceReport, TableOperations
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
@@ -25,12 +24,12 @@ from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.upkeep.check import Level
-from lancelet.upkeep.maintain import MaintenancePolicy
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.change.dry_run import ChangeReport
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.maintenance.maintain import MaintenanceReport
     from lancelet.upkeep import compact
     from lancelet.upkeep.check import Findings
     from lancelet.upkeep.cleanup import (
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         CleanupReferencedBranch,
         CleanupStats,
     )
+    from lancelet.upkeep.maintain import MaintenancePolicy
     from lancelet.upkeep.repair import RepairReport
 
 
@@ -157,9 +157,13 @@ class MaintenanceMethods:
             dataset.maintain(policy)
             ```
         """
-        policy = (
-            MaintenancePolicy() if policy is None else instance("policy", policy, MaintenancePolicy)
+        from lancelet.dataset.maintenance.maintain import (  # noqa: PLC0415 - imports all operations
+            MaintenanceReport,
+            TableOperations,
         )
+
+        kind = upkeep.maintain.MaintenancePolicy
+        policy = kind() if policy is None else instance("policy", policy, kind)
         operations = TableOperations(self._handle.snapshot, self._committing())
         if dry_run:
             planned = upkeep.maintain.report_maintenance(operations, policy)
