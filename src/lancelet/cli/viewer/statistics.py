@@ -9,6 +9,7 @@ Large tables are sampled: rows are evenly spaced, and the response states their 
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -77,12 +78,31 @@ def _statistics(name: str, values: pa.Array) -> dict[str, Any]:
     order = np.argsort(-counted.field("counts").to_numpy(), kind="stable")[:_TOP]
     top = counted.take(pa.array(order))
     found["top"] = [
-        {"label": _short(value), "count": count}
+        {"label": _short(value), "count": count, "filter": _condition(name, value)}
         for value, count in zip(
             top.field("values").to_pylist(), top.field("counts").to_pylist(), strict=True
         )
     ]
     return found
+
+
+def _condition(name: str, value: object) -> str | None:
+    """Return the SQL filter of a value, or None for types without a simple literal.
+
+    >>> _condition("name", "it's"), _condition("x", 0.1), _condition("x", None)
+    ("`name` = 'it''s'", '`x` = 0.1', None)
+    """
+    match value:
+        case bool():
+            return f"`{name}`" if value else f"NOT `{name}`"
+        case str():
+            quoted = value.replace("'", "''")
+            return f"`{name}` = '{quoted}'"
+        case int():
+            return f"`{name}` = {value}"
+        case float() if math.isfinite(value):
+            return f"`{name}` = {value!r}"
+    return None
 
 
 def _short(value: object) -> str:

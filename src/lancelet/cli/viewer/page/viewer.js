@@ -182,10 +182,6 @@ function formValues(form) {
   return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
 }
 
-function facet(name, text) {
-  return state.about.columns.find((column) => column.name === name)?.number || /^(true|false)$/.test(text) ? text : `'${text.replaceAll("'", "''")}'`;
-}
-
 function filterField(given) {
   const input = field("Filter (SQL)", "filter", given, { wide: true, list: "completions", spellcheck: "false", autocomplete: "off", placeholder: "price > 3 AND name LIKE 'a%'" });
   const list = element("datalist", { id: "completions" });
@@ -233,7 +229,7 @@ const views = {
       found.columns.map((each) => element("section", { class: "statistics" }, element("h2", {}, each.name), element("p", { class: "faint" }, facts(each)),
         each.histogram ? bars(each.histogram) : null,
         each.top ? element("ul", {}, each.top.map((value) => element("li", {},
-          element("button", { type: "button", title: "Show these rows", onclick: () => go("rows", { filter: `\`${each.name}\` = ${facet(each.name, value.label)}` }) }, value.label), ` ${number(value.count)}`))) : null)));
+          value.filter ? element("button", { type: "button", title: "Show these rows", onclick: () => go("rows", { filter: value.filter }) }, value.label) : value.label, ` ${number(value.count)}`))) : null)));
   },
 
   async sql(show, given) {
