@@ -1,11 +1,11 @@
 """Store float lists of equal length as vectors in a new table.
 
-    {"id": 1, "vector": [0.5, 0.25, ..]}   list<double>    ->  fixed_size_list<float>[384]
+    {"id": 1, "vector": [0.5, 0.25, ..]}   list<double>    ->  fixed_size_list<double>[384]
     {"id": 1, "prices": [1.0, 2.5]}        list<double>    ->  unchanged: few items, another name
 
 Only columns without explicit types are converted: rows of dicts, dataclasses and Pydantic models,
-dicts of columns, and data frames. Values do not change: items are stored as float32 if this loses
-nothing, for example if they come from float32 arrays, and otherwise as float64.
+dicts of columns, and data frames. The type of the items does not change: Python floats are float64,
+and items of NumPy arrays have the type of the array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,7 +32,7 @@ def with_vector_columns(rows: RowStream) -> RowStream:
 
     >>> from lancelet.change.rows import read_rows
     >>> with_vector_columns(read_rows([{"vector": [0.5, 0.25]}])).schema.field("vector").type
-    FixedSizeListType(fixed_size_list<item: float>[2])
+    FixedSizeListType(fixed_size_list<item: double>[2])
     """
     names = [name for name in rows.untyped if _is_float_list(rows.schema.field(name).type)]
     if not names:
@@ -50,10 +49,8 @@ def with_vector_columns(rows: RowStream) -> RowStream:
         is_named = _VECTOR_NAME.search(name) is not None
         if dimension is None or dimension < (2 if is_named else _DIMENSION_MIN):
             continue
-        item = pa.float32() if rows.is_in_memory and _fit_float32(arrays) else None
         index = schema.get_field_index(name)
-        item = item or schema.field(index).type.value_type
-        vector_type = pa.list_(item, dimension)
+        vector_type = pa.list_(schema.field(index).type.value_type, dimension)
         schema = schema.set(index, schema.field(index).with_type(vector_type))
     batches = itertools.chain(first, rest)
     if schema is rows.schema:
@@ -75,16 +72,6 @@ def _dimension_of(arrays: Sequence[pa.Array]) -> int | None:
         if len(lengths) > 1 or array.flatten().null_count:
             return None
     return lengths.pop() if lengths else None
-
-
-def _fit_float32(arrays: Sequence[pa.Array]) -> bool:
-    """Return whether all items are values of float32, or NaN."""
-    for array in arrays:
-        values = array.flatten().to_numpy(zero_copy_only=False)
-        with np.errstate(over="ignore"):
-            if not np.array_equal(values.astype(np.float32), values, equal_nan=True):
-                return False
-    return True
 
 
 def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -177,7 +177,7 @@ def _nulls(found: Sequence[tuple[ZoneStatistics, Floats]]) -> float:
 
 
 def _number(value: pa.Scalar) -> float | None:
-    found = _numbers(pa.array([value.as_py()], value.type)) if value.is_valid else None
+    found = _numbers(pa.repeat(value, 1)) if value.is_valid else None
     return None if found is None else float(found[0])
 
 

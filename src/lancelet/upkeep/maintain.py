@@ -48,6 +48,10 @@ _ROUND_BYTES: Final = 1 << 30
 """The bytes that a compaction rewrites between two checks of the time limit."""
 
 
+class PolicyTypeError(InvalidInputError, TypeError):
+    """A value of a policy has the wrong type."""
+
+
 @dataclass(frozen=True, slots=True)
 class MaintenancePolicy:
     """The thresholds and the budget of `LanceDataset.maintain`.
@@ -84,7 +88,12 @@ class MaintenancePolicy:
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise for values out of range."""
+        """Raise for values out of range or of the wrong type."""
+        clones: object = self.clones  # a string would be a sequence of characters
+        if not isinstance(clones, tuple | list) or not all(isinstance(uri, str) for uri in clones):
+            raise PolicyTypeError("clones must be a sequence of URIs", found=self.clones)
+        if self.older_than is not None and self.older_than < timedelta(0):
+            raise InvalidInputError("older_than must not be negative", found=self.older_than)
         for name, minimum in (
             ("min_fragments", 2),
             ("max_unindexed_rows", 0),

@@ -44,17 +44,22 @@ class Model(pydantic.BaseModel):
 def test_equally_long_lists_become_vectors(data):
     uri = f"memory://equally-long-{id(data)}/t"
     dataset = lancelet.write_dataset(data, uri)
-    assert dataset.schema.field("values").type == pa.list_(pa.float32(), 8)
+    assert dataset.schema.field("values").type == pa.list_(pa.float64(), 8)
     assert dataset.to_table()["values"].to_pylist() == WIDE
     nearest = {"column": "values", "q": WIDE[1], "k": 1}
     assert dataset.to_table(nearest=nearest)["_distance"].to_pylist() == [0.0]
 
 
-def test_values_that_float32_cannot_store_stay_float64():
-    rows = [{"embedding": [0.1, 0.2]}, {"embedding": None}]
-    dataset = lancelet.write_dataset(rows, "memory://float64-vectors/t")
+def test_items_keep_their_type():
+    rows = [{"embedding": [0.5, 0.25]}, {"embedding": None}]
+    uri = "memory://float64-vectors/t"
+    dataset = lancelet.write_dataset(rows, uri)
     assert dataset.schema.field("embedding").type == pa.list_(pa.float64(), 2)
     assert dataset.to_table().to_pylist() == rows
+    later = [{"embedding": [1e39, 0.1]}]
+    assert lancelet.write_dataset(later, uri, mode="append").to_table().to_pylist() == rows + later
+    arrays = {"embedding": list(np.ones((2, 4), np.float32))}
+    assert type_of(arrays, "embedding") == pa.list_(pa.float32(), 4)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def test_generated_rows_become_vectors_until_a_length_differs():
 
 def test_appended_rows_have_the_vectors_of_the_table():
     uri = "memory://appended-vectors/t"
-    lancelet.write_dataset({"vector": np.eye(2, dtype=np.float32).tolist()}, uri)
+    lancelet.write_dataset({"vector": np.eye(2, dtype=np.float32)}, uri)
     dataset = lancelet.write_dataset([{"vector": [0.1, 0.2]}], uri, mode="append")
     assert dataset.schema.field("vector").type == pa.list_(pa.float32(), 2)
     assert dataset.count_rows() == 3

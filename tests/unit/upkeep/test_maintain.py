@@ -1,6 +1,7 @@
 """Goal: the plan of a maintenance follows from statistics, thresholds and the budget alone."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -161,3 +162,9 @@ def test_rounds_contain_all_candidates_and_exceed_the_limit_only_alone(found, li
 def test_values_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidInputError, match=name):
         MaintenancePolicy(**{name: value})
+
+
+@pytest.mark.parametrize("values", [{"clones": "/tmp/clone"}, {"older_than": timedelta(days=-1)}])
+def test_policies_that_would_delete_too_much_are_rejected(values):
+    with pytest.raises(InvalidInputError):
+        MaintenancePolicy(**values)
