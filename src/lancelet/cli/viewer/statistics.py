@@ -8,6 +8,7 @@ Large tables are sampled: rows are evenly spaced, and the response states their 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Any, Final
@@ -58,13 +59,19 @@ def _statistics(name: str, values: pa.Array) -> dict[str, Any]:
     if not len(present):
         return found
     if not pa.types.is_boolean(values.type):
-        bounds = pc.min_max(present).as_py()
-        found |= {"min": _short(bounds["min"]), "max": _short(bounds["max"])}
+        with contextlib.suppress(pa.ArrowNotImplementedError):  # a type without an order in Arrow
+            bounds = pc.min_max(present).as_py()
+            found |= {"min": _short(bounds["min"]), "max": _short(bounds["max"])}
     is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
     if is_number and found["distinct"] > _TOP:
         numbers = present.to_numpy(zero_copy_only=False).astype(np.float64)
         numbers = numbers[np.isfinite(numbers)]
         if len(numbers):
+            with np.errstate(over="ignore"):
+                span = numbers.max() - numbers.min()
+            steps = np.spacing(np.abs(numbers).max()) * _BINS
+            if not steps < span < np.inf:
+                return found  # the bins would have no width
             counts, edges = np.histogram(numbers, bins=_BINS)
             labels = [f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(edges)]
             found["histogram"] = [
