@@ -1,6 +1,7 @@
 """Columns of equally long float lists become vectors in new tables, without changing values."""
 
 import dataclasses
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ WIDE = [[row + column / 4 for column in range(8)] for row in range(3)]
 
 
 def type_of(data, name="values", **options):
-    uri = f"memory://vectors-{id(data)}/t"
+    uri = f"memory://vectors-{uuid.uuid4()}/t"
     return lancelet.write_dataset(data, uri, **options).schema.field(name).type
 
 
@@ -42,7 +43,7 @@ class Model(pydantic.BaseModel):
     ids=["dicts", "columns", "dataclasses", "models", "pandas", "polars"],
 )
 def test_equally_long_lists_become_vectors(data):
-    uri = f"memory://equally-long-{id(data)}/t"
+    uri = f"memory://equally-long-{uuid.uuid4()}/t"
     dataset = lancelet.write_dataset(data, uri)
     assert dataset.schema.field("values").type == pa.list_(pa.float64(), 8)
     assert dataset.to_table()["values"].to_pylist() == WIDE
