@@ -14,7 +14,7 @@ STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos scans workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos scans workflows interop spark torch faults simulate seeds sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ faults: build ## Refuse and lose every storage request
 
 simulate: build ## Run histories of many writers from SEED on, for STEPS requests of the store
 	$(RUN) -m tests.kit.simulation --seed $(SEED) --steps $(STEPS)
+
+seeds: build ## Find a seed that detects each reintroduced defect
+	$(RUN) -m tests.kit.simulation --find-seeds
 
 sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 	$(RUN) native/build.py --sanitize

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 
 _BATCHES: Final = 1
@@ -45,7 +46,7 @@ def rand_batches(
     if batch_size_bytes is not None:
         rows = math.ceil(batch_size_bytes / sum(_row_bytes(field.type) for field in schema))
     count = _BATCHES if num_batches is None else num_batches
-    random = np.random.default_rng()
+    random = np.random.default_rng(surroundings.random_bits(64))
     return [
         pa.RecordBatch.from_arrays(
             [_values(field.type, rows, random) for field in schema], schema=schema

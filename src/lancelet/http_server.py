@@ -19,7 +19,6 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -27,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.values import dataclass
 
@@ -170,7 +170,7 @@ class HttpServer:
         """Listen and serve requests in the background."""
         if self._socket is not None:
             return
-        self._pool = ThreadPoolExecutor(self.limits.threads, "lancelet-http")
+        self._pool = surroundings.executor(self.limits.threads, "lancelet-http")
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         server_socket = socket.socket(family)
         try:
@@ -182,8 +182,7 @@ class HttpServer:
             raise
         self._socket = server_socket
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="lancelet-http", daemon=True)
-        self._thread.start()
+        self._thread = surroundings.start_thread(self._run, "lancelet-http")
         self._is_ready.wait()
 
     def stop(self) -> None:

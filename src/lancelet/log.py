@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
+from lancelet import surroundings
 from lancelet.io.trace_events import EVENT_SINKS, TraceEvent
 
 ENV_NAME_PYLANCE_LOGGING_LEVEL: Final = "LANCE_LOG"
@@ -84,6 +84,6 @@ def log_by_environment() -> None:
 
 
 def _line_of(event: TraceEvent) -> str:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = surroundings.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     facts = " ".join(f'{name}="{value}"' for name, value in event.args.items())
     return f"[{now} INFO  {event.target}] {facts}"

@@ -4,7 +4,7 @@
     surroundings.new_uuid()         instead of uuid.uuid4()
     surroundings.sleep(0.1)         instead of time.sleep(0.1)
 
-All modules that read or change tables use these functions, so a simulation can replace the machine.
+All modules use these functions, so a simulation can replace the machine.
 It runs histories of many writers step by step in virtual time, with every choice derived from a
 seed (`tests.kit.simulation`). Durations are measured with `time.perf_counter` directly, because
 they do not affect results.
@@ -12,11 +12,12 @@ they do not affect results.
 
 from __future__ import annotations
 
+import base64
 import random
 import threading
 import time as _time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _CHANCE: Final = random.SystemRandom()
+
+_TOKEN_BYTES: Final = 32
 
 _NO_ROOM: Final = "can't start new thread"
 """Python's message if the system has no more threads; existing pool threads still run the task."""
@@ -99,6 +102,10 @@ class Surroundings:
         """Return a uniformly distributed random number."""
         return random.uniform(low, high)  # noqa: S311 - not a secret
 
+    def sample(self, items: Sequence[T], count: int) -> list[T]:
+        """Return `count` random items; reproducible after `random.seed`, as in pylance."""
+        return random.sample(items, count)
+
     def executor(self, threads: int, name: str) -> Executor:
         """Return a pool of threads."""
         return Pool(threads, thread_name_prefix=name)
@@ -107,9 +114,11 @@ class Surroundings:
         """Submit a task to the process-wide pool."""
         return pool.submit(task, item)
 
-    def start_thread(self, task: Callable[[], None], name: str) -> None:
+    def start_thread(self, task: Callable[[], None], name: str) -> threading.Thread:
         """Start a daemon thread."""
-        threading.Thread(target=task, name=name, daemon=True).start()
+        thread = threading.Thread(target=task, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def wrap_store(self, store: T) -> T:
         """Return an opened store or version database, or a wrapper of it."""
@@ -166,9 +175,20 @@ def new_uuid() -> uuid.UUID:
     return uuid.UUID(int=_current.random_bits(128), version=4)
 
 
+def new_token() -> str:
+    """Return a secret of 256 random bits, in characters of URLs."""
+    secret = _current.random_bits(8 * _TOKEN_BYTES).to_bytes(_TOKEN_BYTES, "little")
+    return base64.urlsafe_b64encode(secret).decode().rstrip("=")
+
+
 def uniform(low: float, high: float) -> float:
     """Return a uniformly distributed random number."""
     return _current.uniform(low, high)
+
+
+def sample(items: Sequence[T], count: int) -> list[T]:
+    """Return `count` random items of a sequence."""
+    return _current.sample(items, count)
 
 
 def executor(threads: int, name: str) -> Executor:
@@ -181,9 +201,9 @@ def submit(pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
     return _current.submit(pool, task, item)
 
 
-def start_thread(task: Callable[[], None], name: str) -> None:
+def start_thread(task: Callable[[], None], name: str) -> threading.Thread:
     """Start a daemon thread."""
-    _current.start_thread(task, name)
+    return _current.start_thread(task, name)
 
 
 def wrap_store(store: T) -> T:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from lancelet import surroundings
 from lancelet.io.trace_events import EVENT_SINKS, Span, TraceEvent
 
 __all__ = ["TraceEvent", "capture_trace_events", "trace_to_chrome"]
@@ -37,8 +38,7 @@ def capture_trace_events(callback: Callable[[TraceEvent], None]) -> None:
         while (event := events.get()) is not None:
             callback(event)
 
-    thread = threading.Thread(target=deliver, name="lancelet-trace", daemon=True)
-    thread.start()
+    thread = surroundings.start_thread(deliver, "lancelet-trace")
 
     def finish() -> None:
         events.put(None)
@@ -55,7 +55,7 @@ def trace_to_chrome(*, file: str | None = None) -> None:
         file: The path; by default `trace-` with the time in microseconds, in the current
             folder.
     """
-    path = Path(f"trace-{int(time.time() * _MICROSECONDS)}.json" if file is None else file)
+    path = Path(f"trace-{int(surroundings.time() * _MICROSECONDS)}.json" if file is None else file)
     _ChromeFile(path)
 
 

@@ -13,13 +13,12 @@ Like in pylance, requests are dicts, except for the listing.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lancelet import change
+from lancelet import change, surroundings
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.dataset.session import Session
 from lancelet.errors import (
@@ -241,7 +240,7 @@ class NamespaceVersions(CommitHandler):
             # The name is unique to this writer, and readers never see staged manifests.
             store.put_if_absent(path, data)
             return
-        staged = staged_manifest_path(path, uuid.uuid4())
+        staged = staged_manifest_path(path, surroundings.new_uuid())
         store.put(staged, data)
         errors = namespace_module()
         found = parse_manifest_name(name(path))

@@ -31,6 +31,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import surroundings
 from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Fetch, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
@@ -267,7 +268,7 @@ class VerifiedBytes:
         self._checksums = checksums
         self._verified = checksums.verified
         if verify is Verify.SAMPLE:
-            first = np.random.default_rng().integers(_SAMPLED_ONE_IN)
+            first = surroundings.random_bits(64) % _SAMPLED_ONE_IN
             self._verified = np.ones(len(checksums.crcs), np.uint8)
             self._verified[first::_SAMPLED_ONE_IN] = 0
 

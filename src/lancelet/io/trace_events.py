@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from lancelet import surroundings
 from lancelet.about import __version__
 from lancelet.io.store import Store
 from lancelet.io.wrapped import Request, WrappedStore
@@ -81,7 +82,7 @@ class EventSinks:
         if not self._event_sinks:
             return
         fields = {name: str(value) for name, value in args.items()}
-        fields["timestamp"] = str(int(time.time() * _MICROSECONDS))
+        fields["timestamp"] = str(int(surroundings.time() * _MICROSECONDS))
         fields["client_version"] = __version__
         event = TraceEvent(target, fields)
         for sink in self._event_sinks:

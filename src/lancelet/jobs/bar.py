@@ -28,8 +28,8 @@ class TerminalBar:
     def __call__(self, progress: Progress) -> None:
         """Show the progress of a phase."""
         if progress.phase != self._phase:
-            self._phase, self._started = progress.phase, time.monotonic()
-        seconds = time.monotonic() - self._started
+            self._phase, self._started = progress.phase, time.perf_counter()
+        seconds = time.perf_counter() - self._started
         is_last = progress.done >= progress.total > 0
         self._stream.write("\r" + format_line(progress, seconds) + ("\n" if is_last else ""))
         self._stream.flush()

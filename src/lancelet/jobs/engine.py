@@ -194,13 +194,13 @@ class Job:
         """Run a phase whose tasks the caller starts, and return their results; see `run`."""
         control = PhaseControl(phase, total, self.progress, self.stop)
         control.check()
-        started = time.monotonic()
+        started = time.perf_counter()
         control.report(0)
         finished = list(outcomes(control))
         control = replace(control, total=len(finished))
         control.report(len(finished))
         work = sum((outcome.work for outcome in finished), Work())
-        seconds = time.monotonic() - started
+        seconds = time.perf_counter() - started
         self._phases.append(PhaseReport(phase, len(finished), seconds, work))
         for outcome in finished:
             if outcome.error is not None:
@@ -214,7 +214,7 @@ def run_task(function: TaskFunction[T, R], task: T) -> Outcome:
     Storage errors are raised, so that the engine retries the task. Other errors of lancelet are
     returned, since a retry cannot fix them.
     """
-    before, started = PROCESS_METER.counts, time.monotonic()
+    before, started = PROCESS_METER.counts, time.perf_counter()
     try:
         done = function(task)
     except StorageError:
@@ -233,5 +233,5 @@ def _work(before: IoCounts, started: float, rows: int) -> Work:
         after.read_bytes - before.read_bytes,
         after.written_bytes - before.written_bytes,
         after.read_iops + after.write_iops - before.read_iops - before.write_iops,
-        time.monotonic() - started,
+        time.perf_counter() - started,
     )

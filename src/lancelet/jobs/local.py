@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import Any, Final, TypeVar
 
+from lancelet import surroundings
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
@@ -68,7 +69,7 @@ def _run_in_workers(
 ) -> list[Outcome]:
     """Run tasks in worker processes, until one fails or the caller cancels the job."""
     workers = Workers()
-    pool = ThreadPoolExecutor(count, thread_name_prefix="lancelet-job")
+    pool = surroundings.executor(count, "lancelet-job")
     futures = [pool.submit(workers.run, code, task) for task in tasks]
     try:
         pending = set(futures)

@@ -15,9 +15,9 @@ import queue
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Final
 
+from lancelet import surroundings
 from lancelet.errors import CancelledError, LanceletError
 from lancelet.jobs.engine import Outcome, run_task
 
@@ -115,7 +115,7 @@ def main() -> None:
     """Run tasks until the end of the input."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # Redirect stdout to stderr, since stdout carries the outcomes.
-    with ThreadPoolExecutor(1) as pool:
+    with surroundings.executor(1, "lancelet-task") as pool:
         while True:
             try:
                 code, task = pickle.loads(_receive(source))  # noqa: S301 - written by the parent process

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.dataset.index.scalar import IndexDescription, IndexSegmentDescription
 from lancelet.dataset.index.values import Index as IndexSegment
 from lancelet.dataset.index.values import IndexConfig
@@ -128,7 +129,8 @@ def build_rq_model(dimension: int, num_bits: int = 5, dtype: str = "float32") ->
         raise InvalidInputError(
             "the type must be floating-point", dtype=dtype, expected=list(_FLOATS)
         )
-    signs = np.random.default_rng().integers(0, 256, _ROTATION_STEPS * dimension // 8)
+    random = np.random.default_rng(surroundings.random_bits(64))
+    signs = random.integers(0, 256, _ROTATION_STEPS * dimension // 8)
     model = {
         "rotate_mat_position": None,
         "fast_rotation_signs": signs.tolist(),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import sys
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -22,6 +21,7 @@ import lance_namespace
 from lance_namespace import LanceNamespace, LanceNamespaceError
 from lance_namespace.errors import ErrorCode
 
+from lancelet import surroundings
 from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError, LanceletError, NotFoundError
 from lancelet.http_server import HttpServer, Limits, Request, Response, parse_json
@@ -102,7 +102,7 @@ class RestAdapter:
             raise InvalidInputError("a token must be non-empty and requires `requires_token=True`")
         self._namespace: LanceNamespace = kind(**dict(namespace_client_properties or {}))
         self._is_generated = token is None and requires_token
-        self._token = secrets.token_urlsafe(32) if self._is_generated else token
+        self._token = surroundings.new_token() if self._is_generated else token
         self._server = HttpServer(
             self._answer,
             token=self._token,

@@ -20,7 +20,6 @@ A worker caches the result of `setup` until another job begins.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Unpack
@@ -30,6 +29,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
+from lancelet import surroundings
 from lancelet.change.columns.add import join_columns_to_fragment
 from lancelet.change.columns.from_given import Joined, plan_join
 from lancelet.change.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
@@ -208,7 +208,7 @@ def _source(
         raise InvalidInputError("pass `schema=` with the new columns that the function returns")
     call: Callable[[pa.RecordBatch], pa.RecordBatch] = partial(_plain, function)
     if setup is not None:
-        call = _Prepared(str(uuid.uuid4()), setup, function)
+        call = _Prepared(str(surroundings.new_uuid()), setup, function)
     names = None if reads is None else tuple(reads)
     source = Function(call, schema, names, batch_size or BATCH_ROWS)
     name = getattr(function, "__qualname__", type(function).__qualname__)

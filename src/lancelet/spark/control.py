@@ -9,12 +9,13 @@ A classic session uses a job group, a Connect session a progress handler and a t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyspark.sql import SparkSession
+
+from lancelet import surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import ProgressHandler
@@ -61,7 +62,7 @@ class _ServerControl:
 
 @contextmanager
 def _running_on_server(spark: SparkSession) -> Iterator[Control]:
-    tag = f"lancelet-{uuid.uuid4()}"
+    tag = f"lancelet-{surroundings.new_uuid()}"
     control = _ServerControl(spark, tag)
     handler = cast("ProgressHandler", control.update_progress)
     spark.addTag(tag)
@@ -98,7 +99,7 @@ def _running_in_process() -> Iterator[Control]:
     context: Any = SparkContext.getOrCreate()
     names = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
     before = {name: context.getLocalProperty(name) for name in names}
-    group = f"lancelet-{uuid.uuid4()}"
+    group = f"lancelet-{surroundings.new_uuid()}"
     context.setJobGroup(group, before[names[1]] or "lancelet", interruptOnCancel=True)
     try:
         yield _ProcessControl(context, group)

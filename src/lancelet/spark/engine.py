@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lancelet import surroundings
 from lancelet.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.control import Control, running
@@ -75,8 +76,7 @@ def watching(control: Control, watch: PhaseControl) -> Iterator[None]:
     if watch.progress is None and watch.stop is None:
         yield
         return
-    thread = threading.Thread(target=poll, name="lancelet-job-watch", daemon=True)
-    thread.start()
+    thread = surroundings.start_thread(poll, "lancelet-job-watch")
     try:
         yield
     finally:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict, get_args
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.training.arguments import check_integers, is_integer
@@ -372,7 +373,7 @@ def _prefetch(
     """
     pending: deque[tuple[list[Step], Future[tuple[list[Any], int]]]] = deque()
     largest, run_steps = 0.0, 1
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="lancelet-training")
+    pool = surroundings.executor(threads, "lancelet-training")
     try:
         while True:
             # Batch sizes are unknown until the first read completes; prefetch one read until then.

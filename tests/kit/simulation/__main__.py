@@ -8,13 +8,12 @@ resumes from that file.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import time
 from pathlib import Path
 
-from tests.kit.simulation.planted import PLANTED, planted
+from tests.kit.simulation.planted import PLANTED, find_seeds, keep_seeds, planted
 from tests.kit.simulation.scenario import Scenario, run, shrink
 
 _COUNTED = (
@@ -34,13 +33,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kit.simulation")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=100_000, help="requests of the store")
-    parser.add_argument("--planted", choices=PLANTED, help="a defect to reintroduce: prints a seed")
+    parser.add_argument(
+        "--find-seeds", action="store_true", help="store a seed for each reintroduced defect"
+    )
     parser.add_argument("--record", type=Path, help="a JSON file for the counts")
     options = parser.parse_args()
-    if options.planted is not None:
-        with planted(options.planted):
-            seeds = itertools.count(options.seed)
-            print(next(each for each in seeds if run(Scenario.of(each)).violation))  # noqa: T201
+    if options.find_seeds:
+        keep_seeds(find_seeds(PLANTED, _detects))
         return 0
     counts = dict.fromkeys(_COUNTED, 0)
     counts["first_seed"] = options.seed
@@ -70,6 +69,13 @@ def main() -> int:
     if violated:
         _report(violated[0], Scenario.of(violated[0]))
     return bool(violated)
+
+
+def _detects(name: str, seed: int) -> bool:
+    scenario = Scenario.of(seed)
+    with planted(name):
+        is_found = run(scenario).violation is not None
+    return is_found and run(scenario).violation is None
 
 
 def _report(seed: int, scenario: Scenario) -> None:

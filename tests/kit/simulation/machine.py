@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from random import Random
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from lancelet.errors import (
     CommitOutcomeUnknownError,
@@ -175,6 +175,10 @@ class Machine(Surroundings):
         """Return a value derived from the seed."""
         return self._chance().uniform(low, high)
 
+    def sample(self, items: Sequence[T], count: int) -> list[T]:
+        """Return items derived from the seed."""
+        return self._chance().sample(items, count)
+
     def executor(self, threads: int, name: str) -> Executor:
         """Return a pool without threads that runs tasks when they are submitted."""
         del threads, name
@@ -185,7 +189,7 @@ class Machine(Surroundings):
         del pool
         return _done(task, item)
 
-    def start_thread(self, task: Callable[[], None], name: str) -> None:
+    def start_thread(self, task: Callable[[], None], name: str) -> NoReturn:
         """Raise, as an actor is one thread."""
         del task
         raise UnsupportedError("a simulated process has no other threads", thread=name)

@@ -7,13 +7,13 @@ The printed address contains the token, which the server sets as a cookie (SameS
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from lancelet import surroundings
 from lancelet.cli.exit_codes import ExitCode, exit_code_of
 from lancelet.cli.output import json_value
 from lancelet.cli.viewer import tables
@@ -55,7 +55,7 @@ _ANSWERS: Final[Mapping[str, tuple[str, Answer]]] = {
 
 def server_of(shown: Shown, port: int = 0, limits: Limits | None = None) -> tuple[HttpServer, str]:
     """Return a server that shows tables to requests with its token, and the token."""
-    token = secrets.token_urlsafe(32)
+    token = surroundings.new_token()
 
     def answer(request: Request) -> Response:
         return _answer(shown, request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancelet import upkeep
+from lancelet import surroundings, upkeep
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def hamming_clustering_for_sample(
     total = dataset.count_rows()
     if sample_size is None or sample_size >= total:
         return _clusters(dataset.to_table(columns=[column], with_row_id=True), hamming_threshold)
-    rows = sorted(random.sample(range(total), sample_size))
+    rows = sorted(surroundings.sample(range(total), sample_size))
     return _clusters(dataset.take(rows, columns=[column, "_rowid"]), hamming_threshold)
 
 

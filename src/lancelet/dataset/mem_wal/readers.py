@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lancelet import memwal
+from lancelet import memwal, surroundings
 from lancelet import search as searches
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.log import LOGGER
@@ -162,7 +162,7 @@ class LsmReader:
                     LOGGER.warning("refreshing the shards failed: %s", error)
                 del reader
 
-        threading.Thread(target=refresh_periodically, name="lancelet-shards", daemon=True).start()
+        surroundings.start_thread(refresh_periodically, "lancelet-shards")
 
     @property
     def dataset(self) -> LanceDataset:

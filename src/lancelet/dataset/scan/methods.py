@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.dataset.arguments import validated_columns, whole_numbers
 from lancelet.dataset.scan.scan_methods import ScanMethods
 from lancelet.errors import InvalidInputError
@@ -164,7 +164,7 @@ class ReadMethods(ScanMethods):
             dataset.sample(3, columns=["id"])
             ```
         """
-        rows = random.sample(range(self.count_rows()), num_rows)
+        rows = surroundings.sample(range(self.count_rows()), num_rows)
         if not randomize_order:
             rows.sort()
         return self.take(rows, columns, **kwargs)

@@ -9,7 +9,6 @@ of short runs of rows from many ranges.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.dataset.write.write import dataset as open_dataset
 from lancelet.encodings.take import take_from_batch
 from lancelet.file.batches import rebatch
@@ -49,7 +49,7 @@ def maybe_sample(
     selected = [columns] if isinstance(columns, str) else columns
     if filt is not None:
         total = source.count_rows(filter=filt)
-        chosen = sorted(random.sample(range(total), min(n, total)))
+        chosen = sorted(surroundings.sample(range(total), min(n, total)))
         rows = _at(source.to_batches(columns=selected, filter=filt), chosen)
     elif n >= len(source):
         rows = source.to_batches(columns=selected, batch_size=batch_size)
@@ -63,12 +63,12 @@ def maybe_sample(
 def _sample_indices(total: int, n: int, max_takes: int) -> list[int]:
     """Return `n` distinct row indices below `total`; large samples consist of runs."""
     if n <= max_takes:
-        return random.sample(range(total), n)
+        return surroundings.sample(range(total), n)
     found: list[int] = []
     for number in range(max_takes):
         first, stop = total * number // max_takes, total * (number + 1) // max_takes
         count = n * (number + 1) // max_takes - n * number // max_takes
-        start = random.randint(first, stop - count)  # noqa: S311 - not security-relevant
+        start = surroundings.sample(range(first, stop - count + 1), 1)[0]
         found += range(start, start + count)
     return found
 
@@ -100,7 +100,7 @@ def reservoir_sampling(stream: Iterable[T], k: int) -> list[T]:
     """Return `k` random items of a stream, or all items if the stream has fewer."""
     reservoir: list[PrioritizedItem[T]] = []
     for item in stream:
-        entry = PrioritizedItem(random.random(), item)  # noqa: S311 - not security-relevant
+        entry = PrioritizedItem(surroundings.uniform(0, 1), item)
         if len(reservoir) < k:
             heappush(reservoir, entry)
         elif k:

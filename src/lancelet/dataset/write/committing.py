@@ -9,13 +9,12 @@ For example:
 from __future__ import annotations
 
 import os
-import uuid as uuids
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
-from lancelet import change, upkeep
+from lancelet import change, surroundings, upkeep
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dry_runs import previews_class, previews_class_dataset
 from lancelet.dataset.handle import (
@@ -65,7 +64,7 @@ class Transaction:
 
     read_version: int
     operation: LanceOperation.BaseOperation
-    uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
+    uuid: str = field(default_factory=lambda: str(surroundings.new_uuid()))
     transaction_properties: dict[str, str] | None = field(default_factory=dict)
 
 

@@ -14,7 +14,6 @@ import binascii
 import datetime as dt
 import hashlib
 import re
-import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet import surroundings
 from lancelet.about import __version__
 from lancelet.expr.coercion import CoercionError
 from lancelet.expr.data_types import print_arrow_type
@@ -93,7 +93,7 @@ def _of_integers(function: Callable[[Any, Any], Any]) -> Compute:
 
 
 def _random(num_rows: int) -> pa.Array:
-    return pa.array(np.random.default_rng().random(num_rows))
+    return pa.array(np.random.default_rng(surroundings.random_bits(64)).random(num_rows))
 
 
 # --- text ------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _digest(values: Value, method: Value) -> Value:
 
 
 def _uuid(num_rows: int) -> pa.Array:
-    return pa.array([str(uuid.uuid4()) for _ in range(num_rows)], pa.string())
+    return pa.array([str(surroundings.new_uuid()) for _ in range(num_rows)], pa.string())
 
 
 # --- times -----------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ all rows and workers use the same instant. Times without a zone are UTC.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet import surroundings
 from lancelet.expr.data_types import is_temporal, is_text
 from lancelet.expr.functions.base import (
     Function,
@@ -91,7 +91,7 @@ def _to_char(values: Value, pattern: Value) -> Value:
 
 def current(name: str) -> pa.Scalar | None:
     """Return the value of a function of the current time, or None for other functions."""
-    now = datetime.now(UTC).replace(tzinfo=None)
+    now = surroundings.now().replace(tzinfo=None)
     if name in {"now", "current_timestamp"}:
         return pa.scalar(now, pa.timestamp("us"))
     if name in {"current_date", "today"}:

@@ -7,14 +7,13 @@ task.
 from __future__ import annotations
 
 import json
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import UnsupportedError
 from lancelet.spark.conversion.parquet import SUFFIX, Options, ParquetFolder, WrittenFile
 from lancelet.values import dataclass
@@ -58,11 +57,11 @@ class DeltaFolder:
     def write(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
         """Write the rows of a task to a file that belongs to no version yet."""
         folder = ParquetFolder(self.uri, self.options)
-        return folder.write(f"part-{uuid.uuid4()}{SUFFIX}", batches, schema)
+        return folder.write(f"part-{surroundings.new_uuid()}{SUFFIX}", batches, schema)
 
     def publish(self, files: Sequence[WrittenFile], schema: pa.Schema, mode: str) -> None:
         """Commit files as a version that creates, appends to or overwrites a table."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = surroundings.time_ns() // 1_000_000
         stored = _deltalake().Schema.from_arrow(schema)
         actions = [_added(file, now_ms) for file in files if file.rows]
         options: dict[str, str] | None = dict(self.options) or None

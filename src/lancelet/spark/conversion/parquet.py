@@ -8,7 +8,6 @@ For example:
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lancelet import surroundings
 from lancelet.errors import DatasetNotFoundError, SchemaMismatchError, UnsupportedError
 from lancelet.io import Store, open_folder
 from lancelet.spark.conversion.streams import StoredFile, UnfinishedFile
@@ -94,7 +94,7 @@ class ParquetFolder:
 
     def write_hidden(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
         """Write the rows of a task under a unique hidden name."""
-        return self.write(f"{_HIDDEN}/{uuid.uuid4()}{SUFFIX}", batches, schema)
+        return self.write(f"{_HIDDEN}/{surroundings.new_uuid()}{SUFFIX}", batches, schema)
 
     def write(self, path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
         """Write a Parquet file."""
