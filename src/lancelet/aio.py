@@ -17,18 +17,19 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import update_wrapper, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.change.progress import reporting
 from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.history.refs import Branches, Tags
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
-from lancelet.dataset.mutation import ExecuteResult, MergeInsertBuilder
+from lancelet.dataset.mutation import MergeInsertBuilder
 from lancelet.dataset.scan.scanner import LanceScanner
 from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
 from lancelet.dataset.write.write import dataset as open_dataset
@@ -54,12 +55,13 @@ P = ParamSpec("P")
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
+W = TypeVar("W")
 
 _END: Final = object()
 _IO_THREADS: Final = 4
 """Threads in addition to one per processor, because calls also wait for storage."""
 
-_POOL: ThreadPoolExecutor | None = None
+_POOL: Executor | None = None
 _POOL_LOCK: Final = threading.Lock()
 
 
@@ -70,11 +72,11 @@ class Streams(Protocol):
         """Return the rows as a stream."""
 
 
-def _pool() -> ThreadPoolExecutor:
+def _pool() -> Executor:
     global _POOL  # noqa: PLW0603 - one pool per process, created at the first use
     with _POOL_LOCK:
         if _POOL is None:
-            _POOL = ThreadPoolExecutor(CPU_THREADS + _IO_THREADS, "lancelet-aio")
+            _POOL = surroundings.executor(CPU_THREADS + _IO_THREADS, "lancelet-aio")
         return _POOL
 
 
@@ -208,6 +210,19 @@ def _chained(
     def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> _Async[S]:
         changed = method(self._wrapped, *arguments, **options)
         return type(self)(changed, self.executor, self.lock)
+
+    return call
+
+
+def _built(
+    method: Callable[Concatenate[LanceDataset, P], S],
+    wrapper: Callable[[S, Executor | None, asyncio.Lock], W],
+) -> Callable[Concatenate[_Async[LanceDataset], P], W]:
+    """Return a method that creates a scanner or builder, without I/O."""
+
+    @wraps(method)
+    def call(self: _Async[LanceDataset], /, *arguments: P.args, **options: P.kwargs) -> W:
+        return wrapper(method(self._wrapped, *arguments, **options), self.executor, self.lock)
 
     return call
 
@@ -463,67 +478,6 @@ class AsyncDataset(_Async[LanceDataset]):
         """The optimizer of the dataset."""
         return AsyncOptimizer(self.dataset.optimize, self.executor, self.lock)
 
-    def scanner(self, *arguments: Any, **options: Any) -> AsyncScanner:
-        """Create a scanner, without I/O.
-
-        Args:
-            arguments: Positional arguments of `LanceDataset.scanner`.
-            options: Keyword arguments of `LanceDataset.scanner`.
-
-        Returns:
-            The scanner.
-
-        Example:
-            ```python
-            import asyncio
-
-            cheap = lance.aio.AsyncDataset(dataset).scanner(filter="price < 3")
-            asyncio.run(cheap.to_pandas())
-            ```
-        """
-        return AsyncScanner(self.dataset.scanner(*arguments, **options), self.executor, self.lock)
-
-    def sql(self, sql: str) -> AsyncSqlQueryBuilder:
-        """Create an SQL query of the dataset, without I/O.
-
-        Args:
-            sql: The query; the table is called `dataset`.
-
-        Returns:
-            The builder of the query.
-
-        Example:
-            ```python
-            import asyncio
-
-            query = lance.aio.AsyncDataset(dataset).sql("SELECT max(price) FROM dataset")
-            asyncio.run(query.build().to_table())
-            ```
-        """
-        return AsyncSqlQueryBuilder(self.dataset.sql(sql), self.executor, self.lock)
-
-    def merge_insert(self, *arguments: Any, **options: Any) -> AsyncMergeInsertBuilder:
-        """Create a merge, without I/O.
-
-        Args:
-            arguments: Positional arguments of `LanceDataset.merge_insert`.
-            options: Keyword arguments of `LanceDataset.merge_insert`.
-
-        Returns:
-            The builder of the merge.
-
-        Example:
-            ```python
-            import asyncio
-
-            table = lance.aio.AsyncDataset(dataset)
-            upsert = table.merge_insert("id").when_matched_update_all()
-            asyncio.run(upsert.execute(new_books))
-            ```
-        """
-        merge = self.dataset.merge_insert(*arguments, **options)
-        return AsyncMergeInsertBuilder(merge, self.executor, self.lock)
-
     async def latest_version(self) -> int:
         """Return the number of the latest version of the table.
 
@@ -539,6 +493,9 @@ class AsyncDataset(_Async[LanceDataset]):
         """
         return await _call(self.executor, lambda _: self.dataset.latest_version)
 
+    scanner = _built(LanceDataset.scanner, AsyncScanner)
+    sql = _built(LanceDataset.sql, AsyncSqlQueryBuilder)
+    merge_insert = _built(LanceDataset.merge_insert, AsyncMergeInsertBuilder)
     to_table = _table(LanceDataset.scanner, LanceDataset.to_table)
     to_batches = _batches(LanceDataset.to_batches)
     all_files = _awaited(LanceDataset.all_files)
@@ -601,6 +558,7 @@ class AsyncDataset(_Async[LanceDataset]):
     initialize_mem_wal = _change(LanceDataset.initialize_mem_wal)
     insert = _change(LanceDataset.insert)  # type: ignore[arg-type]  # named arguments may not be called `self`
     maintain = _change(LanceDataset.maintain)
+    merge = _change(LanceDataset.merge)
     merge_existing_index_segments = _change(LanceDataset.merge_existing_index_segments)
     merge_index_metadata = _change(LanceDataset.merge_index_metadata)
     migrate_manifest_paths_v2 = _change(LanceDataset.migrate_manifest_paths_v2)
@@ -625,33 +583,6 @@ class AsyncDataset(_Async[LanceDataset]):
     update_schema_metadata = _change(LanceDataset.update_schema_metadata)
     compact_files = _maintenance(DatasetOptimizer.compact_files)
     optimize_indices = _maintenance(DatasetOptimizer.optimize_indices)  # type: ignore[arg-type]  # named arguments may not be called `self`
-
-    async def merge(self, builder: MergeInsertBuilder, data: Any, **options: Any) -> ExecuteResult:
-        """Execute an upsert.
-
-        Args:
-            builder: A builder of the `dataset`, from `merge_insert`.
-            data: The source rows.
-            options: Keyword arguments of `MergeInsertBuilder.execute`.
-
-        Returns:
-            The numbers of inserted, updated and deleted rows.
-
-        Raises:
-            SchemaMismatchError: If the rows do not match the schema.
-            CommitConflictError: If a concurrent commit changed the same rows.
-
-        Example:
-            ```python
-            import asyncio
-
-            table = lance.aio.AsyncDataset(dataset)
-            upsert = dataset.merge_insert("id").when_matched_update_all()
-            asyncio.run(table.merge(upsert, new_books))
-            ```
-        """
-        async with self.lock:
-            return await _call(self.executor, lambda _: builder.execute(data, **options))
 
     checkout_version = _reopened(LanceDataset.checkout_version)
     shallow_clone = _reopened(LanceDataset.shallow_clone)

@@ -34,8 +34,8 @@ def test_reads_and_changes_are_those_of_the_dataset(table):
         counts = [batch.num_rows async for batch in table.to_batches(["id"], batch_size=10)]
         await table.insert({"id": [100]})
         deleted = await table.delete("id < 50")
-        upsert = table.dataset.merge_insert("id").when_not_matched_insert_all()
-        merged = await table.merge(upsert, {"id": [7, 60]})
+        upsert = table.merge_insert("id").when_not_matched_insert_all()
+        merged = await upsert.execute({"id": [7, 60]})
         await table.create_scalar_index("id", "BTREE")
         metrics = await table.compact_files()
         old = await table.checkout_version(1)

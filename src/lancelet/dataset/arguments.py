@@ -85,7 +85,7 @@ def checks_types(function: F) -> F:
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        _refuse_unknown(function.__name__, options, code)
+        refuse_unknown(inspect.unwrap(function).__qualname__, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in checks:
                 checks[name](name, value)
@@ -103,13 +103,14 @@ def suggests_names(function: F, target: Callable[..., Any] | None = None) -> F:
         try:
             return function(*arguments, **options)
         except TypeError:
-            _refuse_unknown(function.__name__, options, code)
+            refuse_unknown(inspect.unwrap(function).__qualname__, options, code)
             raise
 
     return checked  # type: ignore[return-value]  # same call signature
 
 
-def _refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
+def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
+    """Raise for the first option that is no argument of the code, and suggest a name."""
     accepted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     wrong = next((name for name in options if name not in accepted), None)
     if wrong is None or code.co_flags & CO_VARKEYWORDS:
@@ -119,13 +120,16 @@ def _refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None
     raise TypeError(f"{method}() got an unexpected keyword argument '{wrong}'{hint}")
 
 
-def with_own_qualnames(owner: type[C]) -> type[C]:
-    """Set the qualified names of inherited methods to the class, for Python's error messages."""
+def with_clear_errors(owner: type[C]) -> type[C]:
+    """Let the errors of inherited public methods name the class and suggest argument names."""
     for part in owner.__mro__[1:]:
         if part.__module__.startswith("lancelet."):
-            for name, member in vars(part).items():
-                if inspect.isfunction(member):
-                    inspect.unwrap(member).__qualname__ = f"{owner.__name__}.{name}"
+            for name, member in list(vars(part).items()):
+                if not inspect.isfunction(member):
+                    continue
+                inspect.unwrap(member).__qualname__ = f"{owner.__name__}.{name}"
+                if not name.startswith("_") and not hasattr(member, "__wrapped__"):
+                    setattr(part, name, suggests_names(member))
     return owner
 
 

@@ -19,7 +19,7 @@ import pyarrow.dataset
 
 from lancelet import change, upkeep
 from lancelet.bitmap import Bitmap
-from lancelet.dataset.arguments import checks_types, with_own_qualnames
+from lancelet.dataset.arguments import checks_types, with_clear_errors
 from lancelet.dataset.blob import BlobMethods
 from lancelet.dataset.columns import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
 
-@with_own_qualnames
+@with_clear_errors
 class LanceDataset(
     ArrowMethods,
     HistoryMethods,

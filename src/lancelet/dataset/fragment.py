@@ -24,7 +24,7 @@ from lancelet.dataset.arguments import (
     takes_arguments_of,
     validated_columns,
     whole_numbers,
-    with_own_qualnames,
+    with_clear_errors,
 )
 from lancelet.dataset.columns import BatchUDF, new_columns_of
 from lancelet.dataset.scan.scan_methods import FragmentScanMethods
@@ -207,7 +207,7 @@ class FragmentColumnMethods:
 _ROW_ADDRESS: Final = "_rowaddr"
 
 
-@with_own_qualnames
+@with_clear_errors
 class LanceFragment(FragmentColumnMethods, FragmentScanMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
     """A fragment of a dataset: rows that share data files."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 import pyarrow as pa
 
 from lancelet import change
-from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.arguments import checks_types, refuse_unknown
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
@@ -632,6 +632,7 @@ class MutationMethods:
         """
         rows = change.rows.read_rows(data, kwargs.pop("schema", None))
         own = cast("LanceDataset", self)  # the class that uses this mixin
+        refuse_unknown("LanceDataset.insert", kwargs, WriteRequest.__init__.__code__)
         request = WriteRequest(own, mode, **kwargs)
         if dry_run:
             return request.report(rows)

@@ -39,7 +39,7 @@ def instance(name: str, value: object, *types: type[T]) -> T:
     """Return the value, or raise if it is not an instance of `types`."""
     if isinstance(value, types):
         return value
-    raise _wrong_type(name, value, " or ".join(each.__name__ for each in types))
+    raise _wrong_type(name, value, " or ".join(dict.fromkeys(each.__name__ for each in types)))
 
 
 def flag(name: str, value: object) -> bool:

@@ -48,8 +48,36 @@ _ROUND_BYTES: Final = 1 << 30
 """The bytes that a compaction rewrites between two checks of the time limit."""
 
 
+_MINIMUMS: Final = {
+    "target_rows_per_fragment": 1,
+    "min_fragments": 2,
+    "max_unindexed_rows": 0,
+    "max_index_segments": 1,
+    "max_log_tables": 0,
+    "max_log_bytes": 0,
+    "retain_versions": 1,
+    "max_bytes": 0,
+    "max_seconds": 0,
+}
+"""The smallest value of each number of a policy."""
+
+_UNLIMITED: Final = {"target_rows_per_fragment", "max_bytes", "max_seconds"}
+"""The numbers that may be None."""
+
+
 class PolicyTypeError(InvalidInputError, TypeError):
     """A value of a policy has the wrong type."""
+
+
+def _check_type(name: str, value: object, *types: type) -> None:
+    if isinstance(value, bool) or not isinstance(value, types):
+        expected = " or ".join(each.__name__ for each in types)
+        raise PolicyTypeError(
+            "a value of a policy has the wrong type",
+            name=name,
+            expected=expected,
+            found=type(value).__name__,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +120,20 @@ class MaintenancePolicy:
         clones: object = self.clones  # a string would be a sequence of characters
         if not isinstance(clones, tuple | list) or not all(isinstance(uri, str) for uri in clones):
             raise PolicyTypeError("clones must be a sequence of URIs", found=self.clones)
-        if self.older_than is not None and self.older_than < timedelta(0):
-            raise InvalidInputError("older_than must not be negative", found=self.older_than)
-        for name, minimum in (
-            ("min_fragments", 2),
-            ("max_unindexed_rows", 0),
-            ("max_index_segments", 1),
-            ("max_log_tables", 0),
-            ("max_log_bytes", 0),
-            ("retain_versions", 1),
-            ("max_bytes", 0),
-            ("max_seconds", 0),
-        ):
+        if self.older_than is not None:
+            _check_type("older_than", self.older_than, timedelta)
+            if self.older_than < timedelta(0):
+                raise InvalidInputError("older_than must not be negative", found=self.older_than)
+        for name, minimum in _MINIMUMS.items():
             value = getattr(self, name)
-            if value is not None and value < minimum:
+            if value is None and name in _UNLIMITED:
+                continue
+            _check_type(name, value, *((int, float) if name == "max_seconds" else (int,)))
+            if not value >= minimum:
                 raise InvalidInputError(f"{name} must be at least {minimum}", found=value)
         for name in ("max_deleted_share", "max_unindexed_share"):
             share = getattr(self, name)
+            _check_type(name, share, int, float)
             if not 0 <= share <= 1:
                 raise InvalidInputError(f"{name} must be between 0 and 1", found=share)
 

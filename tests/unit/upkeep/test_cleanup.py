@@ -233,6 +233,13 @@ def test_files_of_branches_and_clones_are_retained(tmp_path):
     lancelet.dataset(root).validate()
 
 
+def test_a_clone_without_a_table_is_an_error(tmp_path):
+    dataset = changed(str(tmp_path / "t"))
+    with pytest.raises(InvalidInputError, match=r"clone has no table.*missing"):
+        dataset.cleanup_old_versions(older_than=ALL, clones=[str(tmp_path / "missing")])
+    assert len(dataset.versions()) == 4
+
+
 def test_cleanup_from_an_older_version_retains_newer_ones(tmp_path):
     dataset = changed(str(tmp_path))
     dataset.checkout_version(2).cleanup_old_versions(older_than=ALL)

@@ -164,6 +164,20 @@ def test_values_out_of_range_are_refused(name, value):
         MaintenancePolicy(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_bytes", "1"), ("max_bytes", 2.5), ("max_seconds", True), ("older_than", 5)],
+)
+def test_values_of_other_types_are_rejected(name, value):
+    with pytest.raises(TypeError, match=name):
+        MaintenancePolicy(**{name: value})
+
+
+def test_nan_is_no_limit():
+    with pytest.raises(InvalidInputError, match="max_seconds"):
+        MaintenancePolicy(max_seconds=float("nan"))
+
+
 @pytest.mark.parametrize("values", [{"clones": "/tmp/clone"}, {"older_than": timedelta(days=-1)}])
 def test_policies_that_would_delete_too_much_are_rejected(values):
     with pytest.raises(InvalidInputError):

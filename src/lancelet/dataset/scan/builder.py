@@ -186,6 +186,8 @@ class ScannerBuilder(ScanSetters):
         given: Sequence[ColumnOrdering | str] = orderings or ()
         if isinstance(given, str):
             given = [given] if given in names else given.split(",")
+        elif not isinstance(given, Iterable):
+            raise _wrong_ordering(given)
         return self._set(order_by=tuple(_ordering(each, names) for each in given))
 
     def blob_handling(self, blob_handling: str | None) -> Self:
@@ -613,7 +615,11 @@ def _ordering(ordering: ColumnOrdering | str, names: frozenset[str]) -> Ordering
         first = (match["nulls"] or "").lower() == "first"
         return Ordering(match["name"], (match["way"] or "").lower() != "desc", first)
     if not hasattr(ordering, "column_name"):
-        raise ArgumentTypeError(
-            "order_by requires column names or ColumnOrdering values", found=type(ordering).__name__
-        )
+        raise _wrong_ordering(ordering)
     return Ordering(ordering.column_name, ordering.ascending, ordering.nulls_first)
+
+
+def _wrong_ordering(found: object) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        "order_by requires column names or ColumnOrdering values", found=type(found).__name__
+    )

@@ -38,7 +38,7 @@ from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, check_name
+from lancelet.table.manifests import ManifestEntry, check_name, find_latest
 from lancelet.table.refs import list_branches, list_tags, main_location
 from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
@@ -317,7 +317,12 @@ def _other_tables(
         if other.store.uri != location.store.uri:
             yield other
     for uri in policy.clones:
-        yield TableLocation.open(uri, location.storage_options, location.base_options)
+        clone = TableLocation.open(uri, location.storage_options, location.base_options)
+        if find_latest(clone.store) is None:
+            raise CleanupInputError(
+                "a clone has no table; correct its URI, or omit it if it was deleted", clone=uri
+            )
+        yield clone
 
 
 def _branches(
