@@ -15,6 +15,7 @@ from lancelet.dataset.arguments import checks_types, refuse_unknown
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import Text
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.dataset.write.committing import Transaction
 from lancelet.dataset.write.operation_forms import operation_to_user
@@ -536,7 +537,8 @@ class MergeInsertBuilder:
             print(dataset.merge_insert("id").when_matched_update_all().explain_plan())
             ```
         """
-        return change.merge.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
+        plan = change.merge.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
+        return Text(plan)
 
     def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
         """Run the merge without writing or committing, and return the plan with measurements.
@@ -558,7 +560,8 @@ class MergeInsertBuilder:
             ```
         """
         stream = change.rows.read_rows(data_obj, schema)
-        return change.merge.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
+        plan = change.merge.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
+        return Text(plan)
 
     def _with(self, **changes: Any) -> Self:
         self._spec = replace(self._spec, **changes)

@@ -1,7 +1,10 @@
-"""Whatever has rows gives them to other libraries; SQL finds what the caller has."""
+"""Results are converted for other libraries and displayed as tables and text."""
 
 from __future__ import annotations
 
+import html
+
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -71,3 +74,23 @@ def test_iterators_have_the_names_of_the_native_module(tmp_path):
     assert namespace.list_tables({"id": []})["tables"] == ["t"]
     assert namespace.describe_table({"id": ["t"]})["table"] == "t"
     assert not hasattr(namespace, "no_such_operation")
+
+
+def test_plans_and_recall_reports_are_shown_as_lines():
+    vectors = np.random.default_rng(0).random((64, 8)).tolist()
+    dataset = lancelet.write_dataset({"id": range(64), "v": vectors}, "memory://shown-plans/t")
+    plan = dataset.scanner(filter="id > 3").explain_plan()
+    assert repr(plan) == plan
+    assert plan._repr_html_() == f"<pre>{html.escape(plan)}</pre>"
+    merge = dataset.merge_insert("id").when_matched_update_all()
+    assert repr(merge.explain_plan()) == merge.explain_plan()
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    report = dataset.recall_report("v", k=5, sample=10, nprobes=2)
+    lines = repr(report).splitlines()
+    assert lines[:3] == [
+        "index           v_idx, version 2",
+        "recall at 5     1.000 (lowest 1.000)",
+        "searches        10",
+    ]
+    assert lines[-1] == "unindexed rows  0"
+    assert report._repr_html_().startswith("<pre>index")

@@ -14,6 +14,7 @@ from lancelet.dataset.blob import BlobFile
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.scan.search import SearchFilter, with_search_filter
 from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import Text
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.scan.aggregate import Aggregate
@@ -232,7 +233,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             print(dataset.scanner(filter="price > 3").explain_plan())
             ```
         """
-        return explain_plan(self._plan, verbose=verbose)
+        return Text(explain_plan(self._plan, verbose=verbose))
 
     def analyze_plan(self, count_rows: bool = False) -> str:
         """Run the scan and return its plan with measurements.
@@ -248,7 +249,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             print(dataset.scanner(filter="price > 3").analyze_plan())
             ```
         """
-        return analyze_plan(self._plan, count_only=count_rows)
+        return Text(analyze_plan(self._plan, count_only=count_rows))
 
     @staticmethod
     def from_dataset(*_: Any, **__: Any) -> NoReturn:

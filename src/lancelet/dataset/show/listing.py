@@ -1,14 +1,15 @@
-"""Lists and dicts of results that are displayed as tables.
+"""Results that are displayed as tables or text: lists, dicts and plans.
 
     >>> Listing([{"name": "a", "rows": 1200}], ("name", "rows"), dict.values)
     name   rows
     a     1,200
 
-They are ordinary lists and dicts otherwise: equality, indexing and JSON are unchanged.
+They are ordinary lists, dicts and strings otherwise: equality, indexing and JSON are unchanged.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -60,6 +61,19 @@ class Facts(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return display.grid(("name", "value"), self.items())
+
+
+class Text(str):
+    """Text of several lines, which interactive sessions display without quotes and escapes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Show the text itself."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
 
 
 def table_of(rows: pa.Table, num_rows: int | None = None) -> str:

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from html import escape
 from typing import Any, Final
 
 import numpy as np
@@ -73,6 +74,23 @@ class RecallReport:
     milliseconds: float
     exact_milliseconds: float
     unindexed_rows: int
+
+    def __repr__(self) -> str:
+        """Show one line per measurement."""
+        speed = self.exact_milliseconds / max(self.milliseconds, 1e-9)
+        return "\n".join(
+            (
+                f"index           {self.index}, version {self.version}",
+                f"recall at {self.k:<5} {self.recall:.3f} (lowest {self.worst:.3f})",
+                f"searches        {self.sample:,}",
+                f"time            {self.milliseconds:.2f} ms",
+                f"exact search    {self.exact_milliseconds:.2f} ms ({speed:.1f} times the time)",
+                f"unindexed rows  {self.unindexed_rows:,}",
+            )
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 @dataclass(frozen=True, slots=True)
