@@ -45,6 +45,10 @@ def test_no_history_with_a_database_of_versions_breaks_a_promise() -> None:
     check([40_002, 40_005, 40_008, 40_017, 40_020, 50_088])
 
 
+def test_no_history_of_columns_fragments_and_days_breaks_a_promise() -> None:
+    check(range(60_000, 60_020))
+
+
 @pytest.mark.slow
 def test_no_history_of_many_breaks_a_promise() -> None:
     check(range(25, 1025))

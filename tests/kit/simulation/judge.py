@@ -26,13 +26,13 @@ from lancelet.errors import (
     CommitConflictError,
     CommitContentionError,
     CommitOutcomeUnknownError,
+    CommittedFilesMissingError,
     LanceletError,
     NotFoundError,
     RefNotFoundError,
     StorageError,
     VersionRemovedError,
 )
-from lancelet.format.fragment import Fragment
 from lancelet.format.paths import parse_manifest_name
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
@@ -57,6 +57,16 @@ _TELLING: Final = (CommitConflictError, CommitContentionError, NotFoundError)
 """Errors that guarantee that nothing was changed."""
 
 
+def text_of(key: int) -> str:
+    """Return the text of a row."""
+    return f"word{key % 7} all"
+
+
+def vector_of(key: int) -> list[float]:
+    """Return the vector of a row."""
+    return [float(key), *(float(key >> bit & 1) for bit in range(7))]
+
+
 class ViolationError(AssertionError):
     """The history violated a guarantee."""
 
@@ -69,6 +79,10 @@ class Version:
     row_ids: Mapping[int, int]
     needs: frozenset[str]
     is_there: bool = True
+    lineage: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """The versions that created and last updated each row, by key."""
+    added: Mapping[str, Mapping[int, int | None]] = field(default_factory=dict)
+    """The values of added columns by key."""
 
 
 @dataclass(slots=True)
@@ -101,8 +115,12 @@ class Judge:
         self.recorded: dict[tuple[str, int], Doing | None] = {}
         """Versions in a database with their writers; any actor may rename the manifests."""
         self.stable_row_ids = False
+        self.allows_missing_files = False
+        """Whether writers pause for days, so that cleanups may delete their files."""
         self.session = lancelet.Session(1 << 20, 1 << 20)
-        self._fragments: dict[tuple[str, Fragment], tuple[Rows, list[int]]] = {}
+        self._born: dict[str, dict[int, tuple[int, int]]] = {}
+        """The key and the creating version of each row id of a table, also of removed versions."""
+        self._fragments: dict[object, _Found] = {}
 
     # --- requests of the store --------------------------------------------------------------
 
@@ -156,7 +174,8 @@ class Judge:
         is_recorded = (root, number) in self.recorded
         if is_recorded:
             doing = self.recorded[root, number]
-        snapshot, rows, row_ids = self._read(root, number)
+        version = self._read(root, number)
+        rows, row_ids = version.rows, version.row_ids
         if doing is not None:
             if root == doing.root and not is_recorded:
                 doing.published.append(number)
@@ -165,7 +184,11 @@ class Judge:
                 self._check_effect(doing, effect, history, rows, number)
             if newest and doing.root == root:
                 self._check_row_ids(doing, history[newest], rows, row_ids)
-        history[number] = Version(rows, row_ids, _needs(snapshot))
+            if newest and doing.root == root:
+                self._check_lineage(doing, history[newest], version, number)
+                _check_added(doing, history, version)
+        self._check_births(root, version)
+        history[number] = version
 
     def _check_effect(
         self, doing: Doing, effect: Effect, history: Mapping[int, Version], rows: Rows, number: int
@@ -191,6 +214,51 @@ class Judge:
         for key in rows:
             if key in before.row_ids and before.row_ids[key] != row_ids[key]:
                 raise ViolationError(f"{doing.name} changed the row id of {key}")
+
+    def _check_lineage(self, doing: Doing, before: Version, after: Version, number: int) -> None:
+        """Check which version created and last updated each row."""
+        if not self.stable_row_ids or doing.name.startswith("restore"):
+            return
+        for key, (created, updated) in after.lineage.items():
+            is_same = before.row_ids.get(key) == after.row_ids[key]
+            expected = number
+            if is_same:
+                expected = before.lineage[key][0]
+            if created != expected:
+                raise ViolationError(
+                    f"{doing.name}: row {key} of version {number} was created by version "
+                    f"{created}, expected {expected}"
+                )
+            if doing.name.startswith("overlay"):
+                may_be = {before.lineage[key][1]}  # as in pylance
+            elif not is_same or after.rows[key] != before.rows[key]:
+                may_be = {number}
+            elif doing.name.startswith(_CHANGES_VALUES):
+                may_be = {number, before.lineage[key][1]}
+            else:
+                may_be = {before.lineage[key][1]}
+            if updated not in may_be:
+                raise ViolationError(
+                    f"{doing.name}: row {key} of version {number} was updated by version "
+                    f"{updated}, expected one of {may_be}"
+                )
+
+    def _check_births(self, root: str, version: Version) -> None:
+        """Check that a row id belongs to one row for ever."""
+        born = self._born.setdefault(root, {})
+        for key, row_id in version.row_ids.items():
+            row = key, version.lineage[key][0]
+            if born.setdefault(row_id, row) != row:
+                raise ViolationError(
+                    f"row id {row_id} of {root} was row {born[row_id]} and is {row} (the key and "
+                    "the creating version)"
+                )
+
+    def check_batch(self, doing: Doing, key: int) -> None:
+        """Check that an acknowledged batch of a stream, or a later one, is in some version."""
+        versions = self.histories[doing.root].values()
+        if not any(key <= max(version.rows, default=0) for version in versions):
+            raise ViolationError(f"{doing.name} was acknowledged, and there is no row of it")
 
     def _removed(self, root: str, number: int) -> None:
         if (root, number) in self.late:
@@ -263,7 +331,8 @@ class Judge:
             return
         if _is_expected(error):
             return
-        if not isinstance(error, _TELLING):
+        is_late = self.allows_missing_files and isinstance(error, CommittedFilesMissingError)
+        if not isinstance(error, _TELLING) and not is_late:
             raise ViolationError(f"{doing.name} failed with an unexpected error: {error!r}") from (
                 error
             )
@@ -276,8 +345,14 @@ class Judge:
                 f"{doing.name} did not find an existing object: {error!r}"
             ) from error
 
-    def read(self, doing: Doing, number: int, found: pa.Table | BaseException) -> None:
-        """Check the rows that a reader of a version received."""
+    def read(
+        self,
+        doing: Doing,
+        number: int,
+        found: pa.Table | BaseException,
+        selects: Callable[[int, int], bool] = lambda _, __: True,
+    ) -> None:
+        """Check the rows that a reader of a version received, all or those of a filter."""
         version = self.histories[doing.root].get(number)
         if isinstance(found, BaseException):
             if isinstance(found, StorageError):
@@ -286,7 +361,8 @@ class Judge:
                 return
             raise ViolationError(f"{doing.name}: version {number} cannot be read") from found
         rows = _as_rows(found)
-        if version is None or rows != version.rows:
+        expected = {} if version is None else version.rows
+        if version is None or rows != {k: v for k, v in expected.items() if selects(k, v)}:
             raise ViolationError(f"{doing.name}: version {number} reads {rows}, and was {version}")
 
     def newest(self, root: str) -> int:
@@ -364,32 +440,95 @@ class Judge:
     def _was_cleaned(self, root: str) -> bool:
         return any(not each.is_there for each in self.histories.get(root, {}).values())
 
-    def _read(self, root: str, number: int) -> tuple[Snapshot, Rows, Mapping[int, int]]:
+    def _read(self, root: str, number: int) -> Version:
         rows: dict[int, int] = {}
         row_ids: dict[int, int] = {}
+        lineage: dict[int, tuple[int, int]] = {}
+        added: dict[str, dict[int, int | None]] = {}
         try:
             table = lancelet.dataset(
                 f"memory://{BUCKET}/{root}", version=number, session=self.session
             )
             snapshot = table._handle.snapshot
+            names = tuple(table.schema.names)
+            added = {name: {} for name in names if name.startswith("c")}
+            columns = [*names, *_LINEAGE] if self.stable_row_ids else list(names)
             # Files are immutable, so fragments with equal metadata have equal rows.
             for entry, fragment in zip(snapshot.fragments, table.get_fragments(), strict=True):
-                key = (root, entry)
+                key = (root, entry, names)
                 if key not in self._fragments:
-                    found = fragment.to_table(with_row_id=self.stable_row_ids)
-                    ids = found["_rowid"].to_pylist() if self.stable_row_ids else []
-                    self._fragments[key] = _as_rows(found), ids
-                found_rows, ids = self._fragments[key]
-                twice = rows.keys() & found_rows.keys()
+                    read = fragment.to_table(columns=columns, with_row_id=self.stable_row_ids)
+                    self._fragments[key] = _Found.of(read)
+                found = self._fragments[key]
+                twice = rows.keys() & found.rows.keys()
                 if twice:
                     raise ViolationError(f"rows are there twice: {sorted(twice)}")
-                rows |= found_rows
-                row_ids |= zip(found_rows, ids, strict=False)
+                rows |= found.rows
+                row_ids |= zip(found.rows, found.row_ids, strict=False)
+                lineage |= zip(found.rows, found.lineage, strict=False)
+                for name, values in added.items():
+                    values.update(zip(found.rows, found.added[name], strict=True))
         except LanceletError as error:
             raise ViolationError(f"version {number} of {root} cannot be read: {error!r}") from error
         if len(set(row_ids.values())) < len(row_ids):
             raise ViolationError(f"two rows of version {number} have one row id: {row_ids}")
-        return snapshot, rows, row_ids
+        return Version(rows, row_ids, _needs(snapshot), lineage=lineage, added=added)
+
+
+_LINEAGE: Final = ("_row_created_at_version", "_row_last_updated_at_version")
+
+_CHANGES_VALUES: Final = ("update", "upsert", "job update", "rewrite", "replace", "overlay", "add")
+"""Operations that may write a row with the same values."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """The rows of a fragment."""
+
+    rows: Rows
+    row_ids: list[int]
+    lineage: list[tuple[int, int]]
+    added: Mapping[str, list[int | None]]
+
+    @staticmethod
+    def of(read: pa.Table) -> _Found:
+        rows = _as_rows(read)
+        columns = {name: read[name].to_pylist() for name in read.column_names}
+        created, updated = (columns.get(name, []) for name in _LINEAGE)
+        return _Found(
+            rows,
+            columns.get("_rowid", []),
+            list(zip(created, updated, strict=True)),
+            {name: values for name, values in columns.items() if name.startswith("c")},
+        )
+
+
+def _check_added(doing: Doing, history: Mapping[int, Version], after: Version) -> None:
+    """Check the columns that were added to the table; `c7` has the values `id + 7`."""
+    kind, _, number = doing.name.partition(" #")
+    before = history[max(history)]
+    names, expected = set(after.added), set(before.added)
+    match kind:
+        case "overwrite":
+            expected = set()
+        case "restore":
+            expected = names
+        case "add column":
+            expected = expected | {f"c{number}"}
+        case "drop column" if len(names) == len(expected) - 1:
+            expected &= names
+        case _:
+            pass
+    if names != expected:
+        raise ViolationError(f"{doing.name} leaves the columns {names}, expected {expected}")
+    for name, values in after.added.items():
+        previous = {} if kind == "restore" else before.added.get(name, {})
+        for key, value in values.items():
+            may_be: set[int | None] = {key + int(name[1:])}
+            if kind == "restore" or previous.get(key) is None:
+                may_be.add(None)
+            if value not in may_be:
+                raise ViolationError(f"{doing.name}: {name} of row {key} is {value}, of {may_be}")
 
 
 _CLEANED: Final = ("data", "_deletions", "_indices")
@@ -398,6 +537,9 @@ _CLEANED: Final = ("data", "_deletions", "_indices")
 def _as_rows(found: pa.Table) -> Rows:
     keys = found["id"].to_pylist()
     rows = dict(zip(keys, found["v"].to_pylist(), strict=True))
+    for name, value_of in (("s", text_of), ("x", vector_of)):
+        if name in found.column_names and found[name].to_pylist() != list(map(value_of, keys)):
+            raise ViolationError(f"the values of {name} are not those of their rows: {found}")
     if len(rows) < len(keys):
         twice = sorted(key for key in rows if keys.count(key) > 1)
         raise ViolationError(f"rows are there twice: {twice}")
@@ -423,6 +565,8 @@ def _needs(snapshot: Snapshot) -> frozenset[str]:
     for fragment in snapshot.fragments:
         for file in fragment.files:
             add("data", file.path, file.base_id)
+        for overlay in fragment.overlays:
+            add("data", overlay.data_file.path, overlay.data_file.base_id)
         deletions = fragment.deletion_file
         if deletions is not None:
             path = deletions.path(fragment.id).removeprefix("_deletions/")

@@ -15,22 +15,31 @@ import pyarrow as pa
 
 import lancelet
 from lancelet import surroundings
+from lancelet.change.publish import publish
+from lancelet.dataset.write.operation_forms import operation_from_user
 from lancelet.errors import StorageError
-from lancelet.fragment import write_fragments
+from lancelet.file import LanceFileWriter
+from lancelet.fragment import DataFile, write_fragments
 from lancelet.jobs import table_ref
 from lancelet.jobs.build_index import BuildOptions, create_index
 from lancelet.jobs.change_rows import ChangeOptions, delete_rows, update_rows
 from lancelet.jobs.compact import compact
 from lancelet.jobs.engine import Job, Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.jobs.table_ref import TableRef
+from lancelet.optimize import Compaction, CompactionTask
+from lancelet.table.commit import CommitOptions
+from lancelet.table.watermark import BatchWatermark
 from lancelet.upkeep.compact.options import CompactionOptions
 from lancelet.upkeep.indexing.build import IndexRequest
-from tests.kit.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
+from tests.kit.simulation.judge import BUCKET, MAIN, Effect, Rows, text_of, unchanged, vector_of
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 SCHEMA: Final = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+
+WIDE: Final = pa.schema([*SCHEMA, ("s", pa.string()), ("x", pa.list_(pa.float32(), 8))])
+"""The schema of tables with text and vector indices; their values follow from the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,28 @@ JOBS: Final = {
 }
 """Jobs whose tasks run twice, as in a cluster."""
 
+FINE: Final = {
+    "rewrite column": 4,
+    "replace column": 3,
+    "overlay": 3,
+    "delete in fragment": 3,
+    "add column": 2,
+    "drop column": 1,
+    "separate compact": 4,
+    "stream batch": 5,
+    "any index": 3,
+    "look up": 4,
+}
+"""Operations on single fragments and columns, by several handles, and batches of a stream."""
+
+FINE_PUBLISHES: Final = {
+    "rewrite column": None,
+    "replace column": None,
+    "overlay": None,
+    "delete in fragment": None,
+    "stream batch": None,
+}
+
 PUBLISHES: Final = {
     "append": 1,
     "delete": None,
@@ -99,12 +130,29 @@ PUBLISHES: Final = {
 }
 """The number of versions of a successful operation; None for zero or one, depending on the rows."""
 
-CHANGES_ROWS: Final = frozenset(PUBLISHES)
+CHANGES_ROWS: Final = frozenset(PUBLISHES | FINE_PUBLISHES)
+
+_INDICES: Final = (
+    ("id", "BTREE"),
+    ("v", "BTREE"),
+    ("v", "BITMAP"),
+    ("id", "ZONEMAP"),
+    ("v", "BLOOMFILTER"),
+    ("s", "INVERTED"),
+    ("s", "NGRAM"),
+    ("x", "IVF_FLAT"),
+    ("x", "IVF_HNSW_SQ"),
+)
+"""The column and the kind of indices; the last ones only in wide tables."""
 
 
-def table(rows: Rows) -> pa.Table:
+def table(rows: Rows, schema: pa.Schema = SCHEMA) -> pa.Table:
     """Return model rows as a table."""
-    return pa.table({"id": list(rows), "v": list(rows.values())}, SCHEMA)
+    columns: dict[str, list[object]] = {"id": list(rows), "v": list(rows.values())}
+    if "s" in schema.names:
+        columns |= {"s": list(map(text_of, rows)), "x": list(map(vector_of, rows))}
+        return pa.table(columns, WIDE)
+    return pa.table(columns, SCHEMA)
 
 
 def new_rows(step: Step) -> Rows:
@@ -114,7 +162,12 @@ def new_rows(step: Step) -> Rows:
 
 def is_meant(step: Step, key: int) -> bool:
     """Return whether a delete or an update selects a row."""
-    return key % 5 == step.amount % 5
+    return key % 5 == step.amount % 5 and key < _BATCHES
+
+
+def batch_key(step: Step) -> int:
+    """Return the key of the row of a batch, which several drivers may write."""
+    return _BATCHES + step.number // 4
 
 
 def upserted(step: Step) -> Rows:
@@ -122,8 +175,11 @@ def upserted(step: Step) -> Rows:
     return dict.fromkeys((step.amount % 7, 900 + step.amount % 4), step.number)
 
 
-def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
-    """Return the effect of an operation on rows."""
+def effect_of(step: Step, told: Callable[[], Rows | None]) -> Effect:
+    """Return the effect of an operation on rows.
+
+    `told` are the rows of the version to restore, or the rows to change with their old values.
+    """
 
     def changes(apply: Callable[[Rows, Rows], Rows | None]) -> Effect:
         def effect(read: Rows, newest: Rows) -> Rows | None:
@@ -157,9 +213,29 @@ def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
         case "overwrite":
             return lambda _read, _newest: new_rows(step)
         case "restore":
-            return lambda _read, _newest: restored()
+            return lambda _read, _newest: told()
+        case "rewrite column" | "replace column" | "overlay":
+            return lambda _, newest: _rewritten(told() or {}, newest)
+        case "delete in fragment":
+            return lambda _, newest: _deleted(told() or {}, newest)
+        case "stream batch":
+            key = batch_key(step)
+            return lambda _, newest: None if key in newest else {**newest, key: 0}
         case _:
             return unchanged
+
+
+def _rewritten(meant: Rows, newest: Rows) -> Rows | None:
+    """Return the rows after new values of the rows that still exist; None after other changes."""
+    if any(newest.get(key, v) != v for key, v in meant.items()):
+        return None
+    return {**newest, **{key: v + 1 for key, v in meant.items() if key in newest}}
+
+
+def _deleted(meant: Rows, newest: Rows) -> Rows | None:
+    if any(newest.get(key, v) != v for key, v in meant.items()):
+        return None
+    return {key: v for key, v in newest.items() if key not in meant}
 
 
 def open_table(
@@ -178,14 +254,26 @@ def open_table(
     return main.checkout_version((branch, version))
 
 
-def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
-    """Run a step; the actor itself runs reads and restores."""
-    condition = f"id % 5 = {step.amount % 5}"
+def perform(
+    step: Step,
+    dataset: lancelet.LanceDataset,
+    told: list[Rows],
+    reopen: Callable[[], lancelet.LanceDataset],
+) -> None:
+    """Run a step; the actor itself runs reads and restores.
+
+    Steps on single fragments add the rows that they change to `told`. `reopen` returns a handle of
+    another process.
+    """
+    condition = f"id % 5 = {step.amount % 5} AND id < {_BATCHES}"
+    schema = dataset.schema
     match step.kind:
         case kind if kind in JOBS:
             _perform_job(step, dataset, condition)
+        case kind if kind in FINE:
+            _perform_fine(step, dataset, told, reopen)
         case "append":
-            dataset.insert(table(new_rows(step)))
+            dataset.insert(table(new_rows(step), schema))
         case "delete":
             dataset.delete(condition)
         case "update":
@@ -193,10 +281,10 @@ def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
         case "upsert":
             merge = dataset.merge_insert("id")
             merge.when_matched_update_all().when_not_matched_insert_all().execute(
-                table(upserted(step))
+                table(upserted(step), schema)
             )
         case "overwrite":
-            lancelet.write_dataset(table(new_rows(step)), dataset, mode="overwrite")
+            lancelet.write_dataset(table(new_rows(step), schema), dataset, mode="overwrite")
         case "compact":
             dataset.optimize.compact_files(
                 target_rows_per_fragment=1 << (step.amount % 6), materialize_deletions_threshold=0.0
@@ -232,13 +320,147 @@ def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
             raise ValueError(kind)
 
 
+def _perform_fine(
+    step: Step,
+    dataset: lancelet.LanceDataset,
+    told: list[Rows],
+    reopen: Callable[[], lancelet.LanceDataset],
+) -> None:
+    match step.kind:
+        case "rewrite column":
+            fragment, meant = _rows_of_fragment(step, dataset)
+            told.append({key: v for key, v in meant.items() if is_meant(step, key)})
+            if not told[-1]:
+                return
+            changed = {key: v + 1 for key, v in told[-1].items()}
+            metadata, fields, offsets = fragment.update_columns(
+                table(changed), "id", with_offsets=True
+            )
+            update = lancelet.LanceOperation.Update(
+                updated_fragments=[metadata],
+                fields_modified=fields,
+                update_mode="rewrite_columns",
+                updated_fragment_offsets={fragment.fragment_id: offsets},
+            )
+            lancelet.LanceDataset.commit(dataset, update, read_version=dataset.version)
+        case "replace column":
+            fragment, meant = _rows_of_fragment(step, dataset)
+            told.append(meant)
+            if meant:
+                values = pa.table(
+                    {"v": [v + 1 for v in meant.values()]}, pa.schema([SCHEMA.field("v")])
+                )
+                dataset.replace_columns({fragment.fragment_id: values})
+        case "overlay":
+            _overlay(step, dataset, told)
+        case "delete in fragment":
+            fragment, meant = _rows_of_fragment(step, dataset)
+            told.append({key: v for key, v in meant.items() if is_meant(step, key)})
+            if not told[-1]:
+                return
+            left = fragment.delete(f"id % 5 = {step.amount % 5} AND id < {_BATCHES}")
+            delete = lancelet.LanceOperation.Delete(
+                [] if left is None else [left],
+                [fragment.fragment_id] if left is None else [],
+                "of one fragment",
+            )
+            lancelet.LanceDataset.commit(dataset, delete, read_version=dataset.version)
+        case "add column":
+            dataset.add_columns({f"c{step.number}": f"v - v + id + {step.number}"})
+        case "drop column":
+            added = [name for name in dataset.schema.names if name.startswith("c")]
+            if added:
+                dataset.drop_columns([added[step.amount % len(added)]])
+        case "separate compact":
+            plan = Compaction.plan(
+                dataset,
+                {
+                    "target_rows_per_fragment": 1 << (step.amount % 6),
+                    "materialize_deletions_threshold": 0.0,
+                },
+            )
+            results = []
+            for task in plan.tasks:
+                results.append(CompactionTask.from_json(task.json()).execute(reopen()))
+                pause(step.amount % 3 / 10)
+            if results:
+                Compaction.commit(reopen(), results)
+        case "stream batch":
+            _commit_batch(step, dataset)
+        case "any index":
+            known = [each for each in _INDICES if each[0] in dataset.schema.names]
+            column, kind = known[step.amount % len(known)]
+            if column == "x":
+                dataset.create_index(column, kind, num_partitions=2)
+            else:
+                dataset.create_scalar_index(column, kind)
+        case kind:
+            raise ValueError(kind)
+
+
+def _rows_of_fragment(
+    step: Step, dataset: lancelet.LanceDataset
+) -> tuple[lancelet.LanceFragment, Rows]:
+    """Return a fragment and its rows with their values of `v`, in order."""
+    fragments = dataset.get_fragments()
+    fragment = fragments[step.amount // 5 % len(fragments)]
+    found = fragment.to_table(columns=["id", "v"])
+    return fragment, dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+def _overlay(step: Step, dataset: lancelet.LanceDataset, told: list[Rows]) -> None:
+    fragments = dataset.get_fragments()
+    fragment = fragments[step.amount // 5 % len(fragments)]
+    found = fragment.to_table(columns=["id", "v"], with_row_address=True)
+    rows = [
+        row
+        for row in zip(*(found[name].to_pylist() for name in found.column_names), strict=True)
+        if is_meant(step, row[0])
+    ]
+    told.append({key: v for key, v, _ in rows})
+    if not rows:
+        return
+    name = f"{surroundings.new_uuid()}.lance"
+    with LanceFileWriter(f"{dataset.uri}/data/{name}") as writer:
+        writer.write_batch(pa.table({"v": pa.array([v + 1 for _, v, _ in rows], pa.int64())}))
+    like, field = fragment.metadata.files[0], dataset.lance_schema.field("v")
+    assert field is not None
+    file = DataFile(
+        path=name,
+        fields=[field.id()],
+        column_indices=[0],
+        file_major_version=like.file_major_version,
+        file_minor_version=like.file_minor_version,
+    )
+    offsets = [address & 0xFFFFFFFF for *_, address in rows]
+    overlay = lancelet.LanceOperation.DataOverlayFile(file, offsets=offsets)
+    group = lancelet.LanceOperation.DataOverlayGroup(fragment.fragment_id, [overlay])
+    operation = lancelet.LanceOperation.DataOverlay([group])
+    lancelet.LanceDataset.commit(dataset, operation, read_version=dataset.version)
+
+
+def _commit_batch(step: Step, dataset: lancelet.LanceDataset) -> None:
+    """Commit a batch as a driver of a stream does."""
+    watermark = BatchWatermark("simulated", step.number // 4)
+    if watermark.is_reached(dataset.snapshot.manifest.config):
+        return
+    made = write_fragments(table({batch_key(step): 0}, dataset.schema), dataset)
+    assert isinstance(made, list)
+    operation = operation_from_user(lancelet.LanceOperation.Append(made))
+    publish(dataset.snapshot, operation, CommitOptions(watermark=watermark, checks_files=True))
+
+
+_BATCHES: Final = 5000
+"""The first key of batches, whose rows are not changed."""
+
 _SMALL: Final = ChangeOptions(bytes_per_task=1)
 
 
 def _perform_job(step: Step, dataset: lancelet.LanceDataset, condition: str) -> None:
     match step.kind:
         case "job append":
-            tried = [write_fragments(table(new_rows(step)), dataset) for _ in range(2)]
+            rows = table(new_rows(step), dataset.schema)
+            tried = [write_fragments(rows, dataset) for _ in range(2)]
             chosen = tried[step.amount % 2]
             assert isinstance(chosen, list)
             append = lancelet.LanceOperation.Append(chosen)
@@ -300,6 +522,27 @@ def _older(dataset: lancelet.LanceDataset, amount: int) -> int:
 def _some_tag(dataset: lancelet.LanceDataset, step: Step) -> str:
     tags = sorted(dataset.tags.list())
     return tags[step.amount % len(tags)] if tags else "none"
+
+
+def look_up(dataset: lancelet.LanceDataset, step: Step) -> pa.Table:
+    """Return the rows that a filter selects, with the indices of the version."""
+    return dataset.to_table(filter=lookup_filter(step)[0])
+
+
+def lookup_filter(step: Step) -> tuple[str, Callable[[int, int], bool]]:
+    """Return a filter and whether it selects a row with a key and a value."""
+    number = step.amount // 4
+    match step.amount % 4:
+        case 0:
+            return f"v = {number % 9}", lambda _, v: v == number % 9
+        case 1:
+            return f"v > {number % 4}", lambda _, v: v > number % 4
+        case 2:
+            low = 900 + number % 200
+            return f"id >= {low}", lambda key, _: key >= low
+        case _:
+            keys = (number % 8, 900 + number % 4, 1000 + number % 300)
+            return f"id IN {keys}", lambda key, _: key in keys
 
 
 _OF_MAIN: Final = frozenset({"tag", "untag", "move tag", "branch"})

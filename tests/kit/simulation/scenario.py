@@ -33,11 +33,17 @@ from tests.kit.simulation.machine import (
 )
 from tests.kit.simulation.operations import (
     CHANGES_ROWS,
+    FINE,
     JOBS,
     PUBLISHES,
+    SCHEMA,
     WEIGHTS,
+    WIDE,
     Step,
+    batch_key,
     effect_of,
+    look_up,
+    lookup_filter,
     open_table,
     pause,
     perform,
@@ -60,11 +66,19 @@ _WIDE_FROM: Final = 10_000
 _RECORDS_FROM: Final = 40_000
 """From this seed on, every third history has an external manifest store."""
 
+_FINE_FROM: Final = 60_000
+"""From this seed on, actors also change columns and fragments, and clocks are wrong by days."""
+
+_DAY_S: Final = 24 * 3600.0
+_PAUSES_S: Final = (0.3, 1, 3, 9 * 3600)
+
 _STORAGES: Final[tuple[Storage, ...]] = ("objects", "drive", "drive without links")
 
 _FILLING: Final = frozenset({"put", "put_if_absent", "close_writer", "copy"})
 
-_FIRST: Final = dict.fromkeys(range(8), 0)
+_FIRST_ROWS: Final = 8
+_MANY_ROWS: Final = 100
+"""Deletion files of many rows are bitmaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,7 @@ class Chances:
     full_ns: tuple[int, int] = (0, 0)
     """The start and end of the time when the disk is full."""
     latency_ns: int = 10**7
+    pauses_s: tuple[float, ...] = _PAUSES_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,9 @@ class Scenario:
     """A drive reads names before sizes and has no delayed requests; other stores list in pages."""
     has_records: bool = False
     """Whether an external manifest store decides commits."""
+    num_rows: int = _FIRST_ROWS
+    is_wide: bool = False
+    """Whether the table has texts and vectors."""
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
@@ -110,6 +128,8 @@ class Scenario:
         share = random.choice([0.15, 0.3, 0.75])
         has_records = seed >= _RECORDS_FROM and seed % 3 == 0
         all_weights = WEIGHTS | (JOBS if seed >= _WIDE_FROM and not has_records else {})
+        is_fine = seed >= _FINE_FROM
+        all_weights |= FINE if is_fine else {}
         weights = {kind: n for kind, n in all_weights.items() if random.random() < share}
         weights |= {kind: WEIGHTS[kind] for kind in ("append", "cleanup")}
         stale = random.choice([0.0, 0.0, 0.3, 0.9])
@@ -150,14 +170,26 @@ class Scenario:
                 full_ns=random.choice([(0, 0), (0, 0), (full, full + _SECOND // 4)]),
                 lingering=chances.lingering if storage == "objects" else 0.0,
             )
-        skewed = maybe(0.3, 1.0)
+        skewed = maybe(0.3, random.choice([1.0, 240.0]) if is_fine else 1.0)
+        if is_fine:
+            chances = replace(
+                chances, pauses_s=random.choice([_PAUSES_S, (*_PAUSES_S, 10 * _DAY_S)])
+            )
         skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
         stable = random.random() < 0.5
         if seed % 7 in {2, 6}:
             actors = tuple(shards.random_steps(random, numbers) for _ in actors)
             return Scenario(seed, actors, chances, skews, stable, has_shards=True, storage=storage)
         return Scenario(
-            seed, actors, chances, skews, stable, storage=storage, has_records=has_records
+            seed,
+            actors,
+            chances,
+            skews,
+            stable,
+            storage=storage,
+            has_records=has_records,
+            num_rows=random.choice([_FIRST_ROWS, _MANY_ROWS]) if is_fine else _FIRST_ROWS,
+            is_wide=is_fine and random.random() < 0.3,
         )
 
     @property
@@ -207,7 +239,7 @@ class _Course:
         chances = self._scenario.chances
         latency = int(random.expovariate(1) * chances.latency_ns)
         if random.random() < chances.paused and self._happens(name, -count - 1):
-            latency += int(random.choice([0.3, 1, 3, 9 * 3600]) * _SECOND * random.random())
+            latency += int(random.choice(chances.pauses_s) * _SECOND * random.random())
         self._wait(latency, actor)
 
     def fate(self, actor: Actor, request: Request) -> Fate:
@@ -270,6 +302,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     machine = Machine(course, judge.changed, is_drive=scenario.storage != "objects")
     machine.trace = report.trace if traced else None
     judge.stable_row_ids = scenario.stable_row_ids
+    judge.allows_missing_files = scenario.seed >= _FINE_FROM
     MemoryStore.reset(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
     options = {"manifest_store": "sqlite:simulated"} if scenario.has_records else None
@@ -325,12 +358,12 @@ def _begin(
     options: dict[str, str] | None,
 ) -> None:
     lancelet.write_dataset(
-        table(_FIRST),
+        table(dict.fromkeys(range(scenario.num_rows), 0), WIDE if scenario.is_wide else SCHEMA),
         f"memory://{BUCKET}/{MAIN}",
         session=session,
         storage_options=options,
         enable_stable_row_ids=scenario.stable_row_ids,
-        max_rows_per_file=4,
+        max_rows_per_file=max(4, scenario.num_rows // 2),
     )
     judge.changed(None, Request("put", _first_manifest(judge)))
 
@@ -369,6 +402,8 @@ class _Life:
             self.machine.note(f"{self.actor.name:10} === {step.name}: {said}")
             self.report.operations += 1
             self.report.acknowledged += error is None
+            if error is None and step.kind == "stream batch":
+                self.judge.check_batch(doing, batch_key(step))
             publishes = PUBLISHES.get(step.kind) if step.kind in CHANGES_ROWS else 0
             self.judge.ended(
                 doing, error, publishes=publishes, changes_rows=step.kind in CHANGES_ROWS
@@ -394,6 +429,14 @@ class _Life:
                 self.judge.read(doing, dataset.version, error)
             else:
                 self.judge.read(doing, dataset.version, found)
+        elif step.kind == "look up":
+            pause(step.amount % 4)
+            try:
+                found = look_up(dataset, step)
+            except LanceletError as error:
+                self.judge.read(doing, dataset.version, error)
+            else:
+                self.judge.read(doing, dataset.version, found, lookup_filter(step)[1])
         elif step.kind == "restore":
             history = self.judge.histories[step.root]
             number = max(min(history), dataset.version - step.amount % 4)
@@ -401,7 +444,13 @@ class _Life:
             restored.append(history[number].rows)
             old.restore()
         else:
-            perform(step, dataset)
+            session = lancelet.Session(1 << 20, 1 << 20)
+            perform(
+                step,
+                dataset,
+                restored,
+                lambda: open_table(step.root, session, options=self.options),
+            )
 
 
 def _first(found: list[Rows]) -> Rows | None:
