@@ -212,6 +212,11 @@ class FieldReader(Protocol):
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes fetched to read these rows."""
 
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether all pages store dictionaries."""
+        return False
+
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of ascending rows if stored in Arrow layout, else None."""
         return None

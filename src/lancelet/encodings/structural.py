@@ -45,7 +45,7 @@ from lancelet.encodings.levels import rows_multiple as multiple_of
 from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 PAGE_ROWS_MAX = 1 << 48
 """Maximum accepted number of rows per page."""
@@ -62,6 +62,11 @@ class PageReader(Protocol):
 
     def read(self, rows: Rows) -> ReadCoroutine[PageRows]:
         """Read rows relative to the first page; at least one row is requested."""
+
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether the pages store dictionaries."""
+        return False
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -130,6 +135,11 @@ class StructuralReader(FieldReader):
             return (yield from self._leaves[0].read(rows))
         arrays = yield from read_together([leaf.read(rows) for leaf in self._leaves])
         return merge(self._node, arrays)
+
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether the field is one column and all its pages store dictionaries."""
+        return self._is_leaf and self._leaves[0].is_dictionary_encoded
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -214,6 +224,11 @@ class _LeafReader:
         runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
         read = yield from read_together(runs)
         return join_arrays([self._unravel_part(*item) for item in zip(parts, read, strict=True)])
+
+    @cached_property
+    def is_dictionary_encoded(self) -> bool:
+        runs = range(len(self._run_pages) - 1)
+        return all(self._run(run).is_dictionary_encoded for run in runs)
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         if self._multiple != 1:

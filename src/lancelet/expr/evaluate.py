@@ -102,6 +102,19 @@ def can_fail(expression: Expression) -> bool:
     return any(_node_can_fail(node) for node in walk(expression))
 
 
+def depends_on_values_only(expression: Expression) -> bool:
+    """Return whether equal values always have equal results, and none raises."""
+    return not any(_node_can_fail(node) or _is_per_row(node) for node in walk(expression))
+
+
+def _is_per_row(node: Expression) -> bool:
+    return (
+        isinstance(node, ex.Call)
+        and node.function in FUNCTIONS
+        and FUNCTIONS[node.function].per_row
+    )
+
+
 def _node_can_fail(node: Expression) -> bool:
     if isinstance(node, ex.Cast):
         return not node.or_null

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -41,7 +42,7 @@ from lancelet.encodings.base import (
     RowRange,
     Rows,
 )
-from lancelet.encodings.bundle import Bundle
+from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
@@ -67,6 +68,11 @@ from lancelet.format.schema import Field
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import MappedObject
 from lancelet.kernels import MappedFile
+
+_DICTIONARY_ITEMS: Final = frozenset(
+    {"string", "large_string", "binary", "large_binary", "int32", "int64", "float", "double"}
+)
+"""Logical types that can be read as dictionaries."""
 
 _TAKE_ROWS_MIN: Final = 1024
 _FEW_UNITS: Final = 64
@@ -176,6 +182,18 @@ class RowReader(ABC):
                 pa.chunked_array([array[index] for array in split_arrays], data_type)
                 for index, data_type in enumerate(selection.data_types)
             ]
+
+    def as_dictionary(self, field: Field) -> Field | None:
+        """Return the field with a dictionary type, or None if not all its pages have dictionaries.
+
+        Reading it returns distinct values and indices instead of one value per row.
+        """
+        if not is_plain(field) or field.logical_type not in _DICTIONARY_ITEMS:
+            return None
+        with self._adding_file_facts():
+            if not self._open_fields((field,))[0].reader.is_dictionary_encoded:
+                return None
+        return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
 
     def iter_batches(
         self, fields: Sequence[Field], rows: Rows, batch_size: int | None = None

@@ -114,6 +114,14 @@ class FragmentReader:
         with self._meter.counting_read((field,), len(rows)):
             return reader.read_value_slices(files[0].read[0], rows)
 
+    def as_dictionary(self, field: Field) -> Field | None:
+        """Return the field with a dictionary type; see `RowReader.as_dictionary`."""
+        files = self.file_parts((field,))
+        if len(files) != 1 or files[0].read != (field,) or self._is_overlaid((field,)):
+            return None
+        reader = files[0].reader
+        return reader.as_dictionary(field) if isinstance(reader, RowReader) else None
+
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:

@@ -15,12 +15,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import to_numpy
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.expr.data_types import is_text
-from lancelet.expr.evaluate import evaluate_filter
+from lancelet.expr.evaluate import can_fail, depends_on_values_only, evaluate_filter
 from lancelet.expr.expression import Comparison, Expression, Operator
 from lancelet.expr.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.expr.traversal import columns_of
@@ -65,16 +69,66 @@ class FilterStep:
     row_columns: tuple[str, ...]
 
     def passed(
-        self, rows: pa.RecordBatch, meter: PlanMeter, node: str | None = None
+        self,
+        rows: pa.RecordBatch,
+        meter: PlanMeter,
+        node: str | None = None,
+        mask: pa.BooleanArray | None = None,
     ) -> pa.BooleanArray:
-        """Return the mask of passing rows, measured for a node, by default the node of the step."""
+        """Return the mask of passing rows, measured for a node, by default the node of the step.
+
+        Rows that `mask` excludes do not pass.
+        """
         if not meter.is_counting:
-            return evaluate_filter(self.expression, rows)
+            return _both(mask, evaluate_filter(self.expression, rows))
         node = node or filter_node(self.expression)
         with meter.within(node):
-            found = evaluate_filter(self.expression, rows)
+            found = _both(mask, evaluate_filter(self.expression, rows))
         meter.count_rows(node, [0], found.true_count)
         return found
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether the evaluation may raise for some values."""
+        return can_fail(self.expression)
+
+    @property
+    def takes_dictionary(self) -> bool:
+        """Whether the step can evaluate the items of a dictionary instead of the rows."""
+        is_column = len(self.fields) == 1 and not self.row_columns
+        return is_column and depends_on_values_only(self.expression)
+
+    def passed_items(
+        self, column: pa.DictionaryArray, meter: PlanMeter, mask: pa.BooleanArray | None = None
+    ) -> pa.BooleanArray:
+        """Return the mask of passing rows of the only column; each item is evaluated once.
+
+        Rows that `mask` excludes do not pass.
+        """
+        node = filter_node(self.expression)
+        with meter.within(node):
+            items = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
+            rows = pa.RecordBatch.from_arrays([items], [self.fields[0].name])
+            passes = to_numpy(evaluate_filter(self.expression, rows))
+            keys = column.indices
+            if keys.null_count:
+                keys = keys.fill_null(len(items) - 1)
+            found = _both(mask, _lookup(passes, keys))
+        meter.count_rows(node, [0], found.true_count)
+        return found
+
+
+def _both(mask: pa.BooleanArray | None, found: pa.BooleanArray) -> pa.BooleanArray:
+    return found if mask is None else pc.and_(mask, found)
+
+
+def _lookup(passes: npt.NDArray[np.bool_], keys: pa.Array) -> pa.BooleanArray:
+    """Return the flag of each key."""
+    flagged = np.flatnonzero(passes)
+    if len(flagged) == 1:
+        return pc.equal(keys, pa.scalar(int(flagged[0]), keys.type))
+    bits = np.packbits(passes[to_numpy(keys)], bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(keys), [None, pa.py_buffer(bits)])
 
 
 @dataclass(frozen=True, eq=False)

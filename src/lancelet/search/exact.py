@@ -114,7 +114,7 @@ def _read_vectors(
     If most rows are selected, a mask replaces the selection, which would copy all vectors.
     """
     source, rows, offsets = split.source, split.rows, split.offsets
-    if offsets is not None and not dense_enough(len(offsets), len(rows)):
+    if offsets is not None and not dense_enough(projection.fields, len(offsets), len(rows)):
         (array,) = source.read(projection.fields, rows, offsets)
         yield _column(projection, array), offsets, None
         return

@@ -117,7 +117,9 @@ class MiniBlockPages(PageReader):
         self._layout = layout
         self._leaf = leaf
         self._num_items = num_items
-        self._key = (leaf.column, index)
+        # Pages with dictionaries as result are not merged into runs, so their metadata differs.
+        is_dictionary = pa.types.is_dictionary(leaf.data_type)
+        self._key = (leaf.column, ~index if is_dictionary else index)
         self._shape = FrameShape(
             layout.repetition is not None,
             layout.definition is not None,
@@ -151,6 +153,11 @@ class MiniBlockPages(PageReader):
     def num_rows(self) -> int:
         """The number of rows of the pages."""
         return int(self._pages.length.sum())
+
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether the pages store dictionaries."""
+        return self._layout.dictionary is not None
 
     def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""

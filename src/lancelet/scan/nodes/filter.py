@@ -15,7 +15,7 @@ costs more than unused values: all columns are read together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -27,7 +27,7 @@ from pyroaring import FrozenBitMap
 from lancelet.buffers import Int64s
 from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.take import take_ascending
+from lancelet.encodings.take import take_ascending, take_rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
@@ -49,6 +49,7 @@ _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096
 _NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
+_DICTIONARY_ROWS_MIN: Final = 4096
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
@@ -302,14 +303,7 @@ def _count_split(plan: ScanPlan, split: Split) -> int:
     """Count the rows that pass, without materializing the result of the last step."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
-    if not split.steps:
-        return apply_filter(plan, split, ()).num_rows
-    last = split.steps[-1]
-    filtered = apply_filter(plan, split, split.steps[:-1], last.fields)
-    if not filtered.num_rows:
-        return 0
-    rows = _step_input(last, split, filtered.offsets, filtered.columns)
-    return int(last.passed(rows, plan.meter).true_count)
+    return _apply_steps(plan, split, split.steps).count
 
 
 def apply_filter(
@@ -319,34 +313,120 @@ def apply_filter(
 
     Each step reads its columns for the remaining rows only.
     """
-    offsets = split.offsets
-    if offsets is None:
-        offsets = split.source.visible(split.rows)
-    columns: dict[Field, pa.Array] = {}
-    count = len(split.rows) if offsets is None else len(offsets)
-    if count and split.eager_fields:
-        arrays = split.source.read(split.eager_fields, split.rows, offsets)
-        columns.update(zip(split.eager_fields, arrays, strict=True))
+    remaining = _apply_steps(plan, split, steps, output)
+    remaining.select()
+    return FilteredRows(remaining.offsets, remaining.columns, remaining.count)
+
+
+def _apply_steps(
+    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], output: Sequence[Field] = ()
+) -> _Remaining:
+    remaining = _Remaining.of(split)
     for index, step in enumerate(steps):
-        if not count:
+        if not remaining.count:
             break
-        rows = _step_input(step, split, offsets, columns)
-        mask = step.passed(rows, plan.meter)
-        if mask.true_count == count:
-            continue
-        count = mask.true_count
+        remaining.apply(plan, step)
+        later = (field for after in steps[index + 1 :] for field in after.fields)
+        remaining.keep({*output, *later})
+    return remaining
+
+
+@dataclass(slots=True, eq=False)
+class _Remaining:
+    """The rows of a split that passed the steps so far.
+
+    `columns` have a value for each of `offsets`, or for each row of the split if these are None.
+    `mask` are the rows of them that passed, or None if all passed.
+    """
+
+    split: Split
+    offsets: Int64s | None
+    columns: dict[Field, pa.Array]
+    count: int
+    mask: pa.BooleanArray | None = None
+
+    @staticmethod
+    def of(split: Split) -> _Remaining:
+        """Return the visible rows of a split, with its eager fields."""
+        offsets = split.offsets
+        if offsets is None:
+            offsets = split.source.visible(split.rows)
+        count = len(split.rows) if offsets is None else len(offsets)
+        columns: dict[Field, pa.Array] = {}
+        if count and split.eager_fields:
+            arrays = split.source.read(split.eager_fields, split.rows, offsets)
+            columns.update(zip(split.eager_fields, arrays, strict=True))
+        return _Remaining(split, offsets, columns, count)
+
+    @property
+    def _total(self) -> int:
+        return len(self.split.rows) if self.offsets is None else len(self.offsets)
+
+    def apply(self, plan: ScanPlan, step: FilterStep) -> None:
+        """Apply a step; columns that are read for it are added to `columns`."""
+        if self.mask is not None and not self._is_dense_for(step):
+            self.select()
+        found = self._passed(plan, step)
+        self.count = found.true_count
+        self.mask = None if self.count == self._total else found
+
+    def keep(self, fields: Collection[Field]) -> None:
+        """Drop columns of other fields."""
+        self.columns = {field: array for field, array in self.columns.items() if field in fields}
+
+    def select(self) -> None:
+        """Apply the mask to the offsets and columns."""
+        mask, self.mask = self.mask, None
+        if mask is None:
+            self.columns = {field: _decoded(field, each) for field, each in self.columns.items()}
+            return
         selected = np.flatnonzero(to_numpy(mask)).astype(np.int64, copy=False)
-        if offsets is not None:
-            offsets = offsets[selected]
+        start = self.split.rows.start
+        if self.offsets is not None:
+            self.offsets = self.offsets[selected]
         else:
-            offsets = selected + split.rows.start if split.rows.start else selected
-        needed = {*output, *(field for after in steps[index + 1 :] for field in after.fields)}
-        columns = {
-            field: take_ascending(array, selected)
-            for field, array in columns.items()
-            if field in needed
+            self.offsets = selected + start if start else selected
+        self.columns = {
+            field: _decoded(field, take_ascending(array, selected))
+            for field, array in self.columns.items()
         }
-    return FilteredRows(offsets, columns, count)
+
+    def _is_dense_for(self, step: FilterStep) -> bool:
+        """Return whether a step is faster for all rows than for those that passed before."""
+        missing = [field for field in step.fields if field not in self.columns]
+        return not step.can_fail and dense_enough(missing, self.count, self._total)
+
+    def _passed(self, plan: ScanPlan, step: FilterStep) -> pa.BooleanArray:
+        """Return the mask of the rows that passed so far and pass a step.
+
+        A column of repeated values is read as a dictionary, and each of its items is evaluated
+        once.
+        """
+        field = self._dictionary_field(step)
+        if field is not None:
+            encoded = self.split.source.read((field,), self.split.rows, self.offsets)[0]
+            self.columns[step.fields[0]] = encoded
+            if len(encoded.dictionary) < len(encoded):
+                return step.passed_items(encoded, plan.meter, self.mask)
+        self.columns = {each: _decoded(each, array) for each, array in self.columns.items()}
+        rows = _step_input(step, self.split, self.offsets, self.columns)
+        return step.passed(rows, plan.meter, mask=self.mask)
+
+    def _dictionary_field(self, step: FilterStep) -> Field | None:
+        """Return the field to read as a dictionary, or None if a step needs the values of rows."""
+        source = self.split.source
+        if isinstance(source, Pack) or self._total < _DICTIONARY_ROWS_MIN:
+            return None
+        if not step.takes_dictionary or step.fields[0] in self.columns:
+            return None
+        return source.reader.as_dictionary(step.fields[0])
+
+
+def _decoded(field: Field, array: pa.Array) -> pa.Array:
+    """Return the values of a field that was read as a dictionary."""
+    if pa.types.is_dictionary(array.type) and not field.logical_type.startswith("dict:"):
+        return take_rows(array.dictionary, array.indices)
+    return array
 
 
 def _is_cheap_to_read(fields: Sequence[Field], num_rows: int) -> bool:
@@ -449,7 +529,7 @@ def _late_bytes(
         return float(read_bytes)
     range_bytes = source.reader.decoded_bytes(fields, split.rows)
     # Dense rows are read together with the rows between them.
-    is_dense = dense_enough(filtered.num_rows, len(split.rows))
+    is_dense = dense_enough(fields, filtered.num_rows, len(split.rows))
     share = 1.0 if is_dense else filtered.num_rows / len(split.rows)
     return float(read_bytes + range_bytes * share)
 

@@ -74,7 +74,7 @@ class Pack:
         """Return the values of fields in a range, or in selected rows of it."""
         if selected is None:
             return self._read(tuple(fields), rows)
-        if not dense_enough(len(selected), len(rows)):
+        if not dense_enough(fields, len(selected), len(rows)):
             return self._read(tuple(fields), RowIndices(selected))
         chosen = selected - rows.start
         return [take_rows(array, chosen) for array in self._read(tuple(fields), rows)]

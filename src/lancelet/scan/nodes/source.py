@@ -11,6 +11,8 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.take import is_contiguous, take_ascending
+from lancelet.expr.scan_types import scan_type
+from lancelet.file.schedule import fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.io.metered import IoCounts
@@ -24,6 +26,10 @@ from lancelet.values import cached_property
 _DENSE_SHARE: Final = 0.25
 """Minimum share of selected rows for reading all rows of a range."""
 
+_DENSE_NARROW_SHARE: Final = 0.08
+"""The same for numbers, which are decoded faster than they are looked up."""
+
+_NARROW_BYTES: Final = 16
 
 _SINGLE_ROWS_MAX: Final = 8
 """Up to this number of selected rows are read individually, however dense."""
@@ -94,7 +100,7 @@ class FragmentSource:
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> list[pa.Array]:
         """Return the values of fields in a range, or in selected rows of it."""
-        rows_read = _rows_to_read(rows, selected)
+        rows_read = _rows_to_read(fields, rows, selected)
         arrays = self.reader.read(fields, rows_read)
         if selected is None or len(rows_read) == len(selected):
             return arrays
@@ -105,7 +111,7 @@ class FragmentSource:
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> IoCounts:
         """Estimate the reads of fields in a range, or in selected rows of it."""
-        return self.reader.estimate_reads(fields, _rows_to_read(rows, selected))
+        return self.reader.estimate_reads(fields, _rows_to_read(fields, rows, selected))
 
     def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
         """Return the values of fields at row offsets, in any order and with duplicates."""
@@ -147,20 +153,27 @@ class FragmentSource:
         return pa.array(ids.to_numpy(), mask=deleted)
 
 
-def _rows_to_read(rows: RowRange, selected: Int64s | None) -> Rows:
+def _rows_to_read(fields: Sequence[Field], rows: RowRange, selected: Int64s | None) -> Rows:
     """Return the rows to read for selected rows of a range: these rows, or the whole range."""
     if selected is None:
         return rows
-    if len(selected) <= _SINGLE_ROWS_MAX or not dense_enough(len(selected), len(rows)):
+    if len(selected) <= _SINGLE_ROWS_MAX or not dense_enough(fields, len(selected), len(rows)):
         return RowIndices(selected)
     if is_contiguous(selected):
         return RowRange(int(selected[0]), int(selected[-1]) + 1)
     return rows
 
 
-def dense_enough(selected: int, rows: int) -> bool:
+def dense_enough(fields: Sequence[Field], selected: int, rows: int) -> bool:
     """Return whether enough rows of a range are selected to read the whole range."""
-    return selected >= _DENSE_SHARE * rows
+    if selected >= _DENSE_SHARE * rows:
+        return True
+    return selected >= _DENSE_NARROW_SHARE * rows and all(map(_is_narrow, fields))
+
+
+def _is_narrow(field: Field) -> bool:
+    width = fixed_row_bytes(scan_type(field))
+    return width is not None and width <= _NARROW_BYTES
 
 
 def sources(
