@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -136,6 +137,108 @@ def test_epochs_after_one_that_was_left_early_are_whole(table, kind, workers):
         found = seen({"id": batch} for batch in islice(loader, stop))
         assert found == wanted[epoch][: len(found)]
         assert len(found) == (ROWS if stop is None else 20 * stop)
+
+
+def epochs_of(table, count=8):
+    """Return the ids of each epoch in the order of one process."""
+    plan = training.plan(table, columns=["id"], shuffle="rows", seed=1)
+    return [ids_of(plan.loader(20, epoch=epoch)) for epoch in range(count)]
+
+
+def shuffled(table):
+    return LanceDataset(table.uri, batch_size=20, columns=["id", "x"], shuffle="rows", seed=1)
+
+
+def in_workers(dataset, persistent, kind=DataLoader):
+    return kind(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "restarted"])
+def test_epochs_advance_with_workers(table, kind, persistent):
+    wanted = epochs_of(table)
+    dataset = shuffled(table)
+    loader = in_workers(dataset, persistent, kind)
+    for epoch in range(3):
+        torch.manual_seed(5)  # equal seeds of workers are not one iteration
+        assert seen(loader) == wanted[epoch]
+        assert dataset.epoch == epoch
+    dataset.set_epoch(6)
+    assert seen(loader) == wanted[6]
+    dataset.set_epoch(6)  # again, as it was read
+    assert seen(loader) == wanted[6]
+    assert seen(loader) == wanted[7]
+    dataset.set_epoch(0)
+    assert seen(islice(loader, 3)) == wanted[0][:60]
+    assert seen(loader) == wanted[1]
+
+
+def test_spawned_workers_share_the_epoch(table):
+    wanted = epochs_of(table, 3)
+    dataset = shuffled(table)
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context="spawn",
+        persistent_workers=True,
+    )
+    assert seen(loader) == wanted[0]
+    dataset.set_epoch(2)
+    assert seen(loader) == wanted[2]
+    del loader
+    again = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn")
+    dataset.set_epoch(1)
+    assert seen(again) == wanted[1]
+
+
+@pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "restarted"])
+def test_a_resumed_epoch_is_followed_by_whole_ones(table, persistent):
+    wanted = epochs_of(table)
+    state = (
+        training.plan(table, columns=["id", "x"], shuffle="rows", seed=1).loader(20).state_dict()
+    )
+    dataset = shuffled(table)
+    loader = in_workers(dataset, persistent)
+    for _ in range(2):  # the second time, workers have started
+        dataset.load_state_dict({**state, "epoch": 3, "position": 200})
+        dataset.set_epoch(3)  # the epoch of the state keeps its position
+        assert seen(loader) == wanted[3][200:]
+        assert seen(loader) == wanted[4]
+    assert seen(dataset) == wanted[5]  # without workers
+    assert seen(loader) == wanted[6]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+@pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "restarted"])
+@pytest.mark.parametrize("stop", [3, 25])
+def test_epochs_advance_after_a_stateful_loader_resumes(table, persistent, stop):
+    wanted = epochs_of(table)
+    first = in_workers(shuffled(table), persistent, StatefulDataLoader)
+    assert seen(first) == wanted[0]
+    begun = iter(first)
+    before = seen(next(begun) for _ in range(stop))
+    second = in_workers(shuffled(table), persistent, StatefulDataLoader)
+    second.load_state_dict(first.state_dict())
+    assert before + seen(second) == wanted[1]
+    assert seen(second) == wanted[2]
+    assert seen(second) == wanted[3]
+
+
+def test_only_workers_have_the_position_in_their_epoch(table):
+    dataset = shuffled(table)
+    next(iter(in_workers(dataset, persistent=False)))
+    with pytest.raises(InvalidInputError, match="StatefulDataLoader"):
+        dataset.state_dict()
+
+
+def test_copies_of_a_dataset_have_their_own_epochs(table):
+    dataset = shuffled(table)
+    copied = pickle.loads(pickle.dumps(dataset))
+    copied.set_epoch(4)
+    assert seen(in_workers(dataset, persistent=False)) == epochs_of(table, 1)[0]
+    assert seen(in_workers(copied, persistent=False)) == epochs_of(table, 5)[4]
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it

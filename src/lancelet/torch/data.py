@@ -30,12 +30,20 @@ from lancelet.dataset.scan.sampling import (
 )
 from lancelet.errors import InvalidInputError
 from lancelet.sampler import maybe_sample
-from lancelet.torch.dist import get_global_rank, get_global_world_size
-from lancelet.torch.required import Dataset, IterableDataset, require_torch
+from lancelet.torch.dist import (
+    divides_batches,
+    get_dist_rank,
+    get_dist_world_size,
+    get_mp_rank,
+    get_mp_world_size,
+)
+from lancelet.torch.epochs import SharedEpochs
+from lancelet.torch.required import Dataset, IterableDataset, require_torch, torch_if_installed
 from lancelet.torch.tensors import parts_of, to_tensor, to_tensors
 from lancelet.training import Loader, plan
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 from lancelet.training.plan import blob_columns
+from lancelet.training.shuffle import mixed_key
 
 _RESUMABLE_SAMPLERS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
 """Samplers that skip consumed rows without reading them."""
@@ -170,13 +178,14 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._cached: list[pa.RecordBatch] | None = None
         self._skip_rows = 0
         self._seen_rows = 0
-        self._loader = self._create_loader(plan_options) if plan_options else None
+        self._launched: tuple[int, int] | None = None
+        self._plan_loader = self._create_loader(plan_options) if plan_options else None
+        self._epochs = SharedEpochs() if self._plan_loader and torch_if_installed() else None
+        self._iterations = 0
+        self._has_worker_state = False
 
     def _create_loader(self, options: Mapping[str, Any]) -> Loader:
         """Return a loader with the given plan and loader options."""
-        detects = self._detects_rank
-        rank = get_global_rank() if self.rank is None and detects else self.rank
-        size = get_global_world_size() if self.world_size is None and detects else self.world_size
         loading = {name: value for name, value in options.items() if name in LOADER_OPTIONS}
         planning = {name: value for name, value in options.items() if name not in loading}
         training_plan = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
@@ -186,9 +195,43 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             to = to_tensors
         elif convert is not None:
             to = partial(_convert_batches, convert)
-        return training_plan.loader(
-            self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading
-        )
+        return training_plan.loader(self.batch_size, to=to, **loading)
+
+    @property
+    def _loader(self) -> Loader | None:
+        """The loader of a plan, with the rank of this process."""
+        if self._plan_loader is not None:
+            self._plan_loader.set_rank(*self._process())
+        return self._plan_loader
+
+    def _process(self) -> tuple[int, int]:
+        """Return the rank and the number of distributed processes, without loader workers.
+
+        Launchers may create the processes after the dataset. Spawned workers do not belong to the
+        process group, so the dataset is sent to them with the rank of their parent.
+        """
+        if self.rank is not None and self.world_size is not None:
+            return self.rank, self.world_size
+        if not self._detects_rank:
+            return 0, 1
+        found = get_dist_rank(), get_dist_world_size()
+        return self._launched or found if found[1] == 1 else found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Include the rank, for spawned workers."""
+        self._check_divided_once()
+        return {**self.__dict__, "_launched": self._process()}
+
+    def _check_divided_once(self) -> None:
+        """Raise if accelerate divides the batches of this rank among the ranks again."""
+        if self._process()[1] > 1 and divides_batches(self):
+            raise InvalidInputError(
+                "accelerate divides the batches of this dataset among the processes again, which "
+                "drops data; do not pass its DataLoader to `prepare` (in the Hugging Face Trainer, "
+                "override `get_train_dataloader`), or create the dataset with rank=0 and "
+                "world_size=1",
+                world_size=self._process()[1],
+            )
 
     def __len__(self) -> int:
         """Return the number of batches per epoch of a plan."""
@@ -196,11 +239,34 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             raise TypeError("only plans have a length; set shuffle=, splits= or seed=")
         return len(self._loader)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Move to the start of an epoch of a plan; has no effect for the current epoch."""
-        if self._loader is None:
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was started, or the next one if none was started."""
+        if self._plan_loader is None:
             raise InvalidInputError("only plans have epochs; set shuffle=, splits= or seed=")
-        self._loader.set_epoch(epoch)
+        last = None if self._epochs is None else self._epochs.last
+        return self._plan_loader.epoch if last is None else last
+
+    def set_epoch(self, epoch: int) -> None:
+        """Read the given epoch in the next iteration, also in persistent workers.
+
+        After `load_state_dict`, setting the epoch of the state keeps the position.
+        """
+        if self._plan_loader is None:
+            raise InvalidInputError("only plans have epochs; set shuffle=, splits= or seed=")
+        if self._epochs is not None and self._epochs.last is not None:
+            self._plan_loader.move_to(epoch, 0)
+        self._plan_loader.set_epoch(epoch)
+        self._share_position()
+
+    def _share_position(self) -> None:
+        """Start the next iteration of workers at the position of this process."""
+        if self._plan_loader is None or self._epochs is None:
+            return
+        if _worker() is None:
+            self._epochs.reset(self._plan_loader.epoch, self._plan_loader.position)
+        else:
+            self._has_worker_state = True
 
     def __repr__(self) -> str:
         return f"LanceTorchDataset({self.dataset.uri}, size={self.samples})"
@@ -211,13 +277,41 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         return self.dataset.scanner(columns=self.columns, limit=0).projected_schema
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield converted batches."""
-        if self._loader is not None:
-            worker = require_torch().utils.data.get_worker_info()
-            if worker is not None:
-                self._loader.share(worker.id, worker.num_workers)
-            yield from self._loader
-            return
+        """Yield converted batches.
+
+        Each iteration of a plan reads the next epoch. With workers, this is also true if the
+        previous iteration was not exhausted, as workers have read further batches of its epoch.
+        """
+        self._check_divided_once()
+        if self._loader is None:
+            return self._iter_scan()
+        return self._iter_plan(self._loader) if _worker() is None else self._iter_share()
+
+    def _iter_plan(self, loader: Loader) -> Iterator[Any]:
+        """Yield the batches of the epoch in this process."""
+        if self._epochs is not None and self._epochs.last is not None:
+            loader.move_to(self._epochs.last + 1, 0)
+        try:
+            yield from loader
+        finally:
+            self._share_position()
+
+    def _iter_share(self) -> Iterator[Any]:
+        """Return the batches of a worker; all workers of an iteration read the same epoch."""
+        loader, worker = self._loader, _worker()
+        assert loader is not None, "called for plans"
+        assert self._epochs is not None, "workers require PyTorch"
+        loader.share(worker.id, worker.num_workers)
+        self._iterations += 1
+        key = mixed_key(worker.seed - worker.id, self._iterations)
+        if self._has_worker_state:
+            self._has_worker_state = False
+            self._epochs.publish(worker.id, key, loader.epoch)
+        else:
+            loader.move_to(*self._epochs.start(worker.id, key))
+        return iter(loader)
+
+    def _iter_scan(self) -> Iterator[Any]:
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
         for batch in self._iter_batches(skip):
             self._seen_rows += batch.num_rows
@@ -225,8 +319,18 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._seen_rows = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of this process."""
+        """Return the position of this process.
+
+        Raises:
+            InvalidInputError: Workers have read the plan, and only they have the position.
+        """
         if self._loader is not None:
+            if _worker() is None and self._epochs is not None and self._epochs.last is not None:
+                raise InvalidInputError(
+                    "the workers of the loader have the position; use a StatefulDataLoader, or "
+                    "save `epoch` after whole epochs and pass it to `set_epoch`",
+                    epoch=self._epochs.last,
+                )
             return {**self._loader.state_dict()}
         return {"rows": self._seen_rows, "version": self.dataset.version}
 
@@ -238,6 +342,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         """
         if self._loader is not None:
             self._loader.load_state_dict(_latest_position(state))
+            self._share_position()
             return
         if state["version"] != self.dataset.version:
             self.dataset = self.dataset.checkout_version(state["version"])
@@ -299,11 +404,14 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         return without_first(sampler(self.dataset, **scan_options), skip_rows)
 
     def _default_sampler(self) -> Sampler:
-        detects = self._detects_rank
-        rank = get_global_rank() if self.rank is None and detects else self.rank
-        size = get_global_world_size() if self.world_size is None and detects else self.world_size
+        rank, size = self.rank, self.world_size
         if rank is None or size is None:
-            return FullScanSampler()
+            if not self._detects_rank:
+                return FullScanSampler()
+            # Each worker of each process reads a share.
+            process, processes = self._process()
+            rank = process * get_mp_world_size() + get_mp_rank()
+            size = processes * get_mp_world_size()
         if self.shard_granularity == "batch":
             return ShardedBatchSampler(rank, size)
         return ShardedFragmentSampler(rank, size)
@@ -362,6 +470,12 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
     return torch.utils.data.DataLoader(
         dataset, batch_size=batch_size, num_workers=num_workers, **options
     )
+
+
+def _worker() -> Any:
+    """Return the loader worker that this process is, or None."""
+    torch = torch_if_installed()
+    return None if torch is None else torch.utils.data.get_worker_info()
 
 
 def _convert_batches(

@@ -7,6 +7,7 @@ For example:
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lancelet.torch.required import torch_if_installed
@@ -44,6 +45,18 @@ def get_global_world_size() -> int:
 def get_global_rank() -> int:
     """Return the rank among all reading processes."""
     return get_dist_rank() * get_mp_world_size() + get_mp_rank()
+
+
+def divides_batches(dataset: Any) -> bool:
+    """Return whether accelerate is dividing the batches of a dataset among processes."""
+    accelerate = sys.modules.get("accelerate.data_loader")
+    if accelerate is None or accelerate.PartialState().num_processes == 1:
+        return False
+    loader = accelerate.GradientState().active_dataloader
+    found = getattr(loader, "dataset", None)
+    if isinstance(found, accelerate.IterableDatasetShard):
+        return found.dataset is dataset
+    return found is dataset and isinstance(loader, accelerate.DataLoaderDispatcher)
 
 
 def _processes() -> Any:

@@ -124,8 +124,7 @@ class Loader:
 
     Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` returns the position
     after the yielded batches; loaders with any world size, batch size or number of threads can
-    resume from it. If an iteration is not exhausted, the next one continues it. In workers of a
-    PyTorch loader, which prefetch batches, the next iteration reads the next epoch instead.
+    resume from it. If an iteration is not exhausted, the next one continues it.
     """
 
     def __init__(
@@ -200,8 +199,7 @@ class Loader:
         self._threads = num_threads or CPU_THREADS
         self._epoch, self._position = epoch, 0
         self._origin = 0
-        self._workers, self._is_worker = (0, 1), False
-        self._is_abandoned = False
+        self._workers = (0, 1)
         self._resumed: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -218,15 +216,35 @@ class Loader:
         """The current epoch, or the next one between iterations."""
         return self._epoch
 
+    @property
+    def position(self) -> int:
+        """The number of samples of the epoch that all ranks have consumed."""
+        return self._position
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return self._world_size
+
     def set_epoch(self, epoch: int) -> None:
         """Move to the start of an epoch; has no effect for the current epoch.
 
         A program that sets the epoch before each iteration, as required by PyTorch samplers, can
         therefore resume in the middle of an epoch.
         """
+        check_integers(epoch=epoch)
+        if epoch < 0:
+            raise InvalidInputError("epoch must be at least 0", epoch=epoch)
         if epoch != self._epoch:
-            self._epoch, self._position, self._origin, self._resumed = epoch, 0, 0, ()
-            self._is_abandoned = False
+            self.move_to(epoch, 0)
+
+    def move_to(self, epoch: int, position: int) -> None:
+        """Continue at a position of an epoch."""
+        self._epoch, self._position, self._origin, self._resumed = epoch, position, position, ()
+
+    def set_rank(self, rank: int, world_size: int) -> None:
+        """Change the rank and the number of ranks; the next iteration uses them."""
+        self._rank, self._world_size = rank, world_size
 
     def share(self, worker: int, workers: int) -> None:
         """Yield only the batches of a worker; PyTorch loaders alternate between workers.
@@ -236,7 +254,7 @@ class Loader:
         """
         if self._convert.pin_memory:
             raise InvalidInputError("workers cannot pin tensors; pass pin_memory to the DataLoader")
-        self._workers, self._is_worker = (worker, workers), True
+        self._workers = (worker, workers)
 
     def state_dict(self) -> State:
         """Return the position after the yielded batches."""
@@ -287,7 +305,6 @@ class Loader:
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
         self._origin = int(state.get("origin", self._position))
         self._resumed = tuple(state.get("share", ()))
-        self._is_abandoned = False
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the remaining batches of the epoch.
@@ -304,12 +321,7 @@ class Loader:
                 found=self._resumed,
                 expected=self._share(),
             )
-        if self._is_abandoned:
-            # Prefetched batches may have been discarded. Workers have different positions and may
-            # have finished the epoch, so all of them continue with the next epoch.
-            self.set_epoch(self._epoch + 1)
         epoch = self._epoch
-        self._is_abandoned = self._is_worker
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
         for step, batch in _prefetch(
@@ -321,7 +333,7 @@ class Loader:
         ):
             self._position = step.position
             yield batch
-        self.set_epoch(epoch + 1)
+        self.move_to(epoch + 1, 0)
 
     def _steps(self) -> Iterator[Step]:
         worker, workers = self._workers
