@@ -53,7 +53,7 @@ _DICTIONARY_ROWS_MIN: Final = 4096
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
-_MERGE_BYTES: Final = 1 << 18
+_MERGE_BYTES: Final = 1 << 20
 """Candidate ranges with fewer bytes between them are merged into one task."""
 _NO_OFFSETS: Final = FrozenBitMap()
 
