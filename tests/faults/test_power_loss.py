@@ -19,6 +19,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import DatasetNotFoundError
+from lancelet.optimize import Compaction
 
 FEW = 4
 """Of so many names that were not flushed, each choice is made."""
@@ -206,6 +207,41 @@ def live(disk: Disk, uri: str, durability: str, *, is_long: bool) -> list[list[i
     return tables
 
 
+def live_together(disk: Disk, uri: str, change: str) -> list[list[int]]:
+    """Delete rows by one handle, then change the table by another that has not seen this.
+
+    The second commit is rebased, and writes a deletion file of its own.
+    """
+    tables: list[list[int]] = [[]]
+
+    def done(ids) -> None:
+        tables.append(sorted(ids))
+        disk.acknowledged = len(tables) - 1
+
+    dataset = lancelet.write_dataset(
+        pa.table({"id": [1, 2, 3, 4]}), uri, max_rows_per_file=2 if change == "compact" else 4
+    )
+    done([1, 2, 3, 4])
+    other = lancelet.dataset(uri)
+    results = []
+    if change == "compact":
+        plan = Compaction.plan(other, {"target_rows_per_fragment": 8})
+        results = [task.execute(other) for task in plan.tasks]
+    dataset.delete("id = 2")
+    done([1, 3, 4])
+    match change:
+        case "delete":
+            other.delete("id = 3")
+            done([1, 4])
+        case "update":
+            other.update({"id": "id + 10"}, where="id = 3")
+            done([1, 13, 4])
+        case _:
+            Compaction.commit(other, results)
+            done([1, 3, 4])
+    return tables
+
+
 def restore(state: dict, root: str, at: str) -> None:
     os.mkdir(at)
     for path in sorted(state, key=len):
@@ -235,6 +271,16 @@ def test_commits_survive_a_power_failure(disk, tmp_path, monkeypatch, *, is_long
     monkeypatch.undo()
     assert disk.moments > (80 if is_long else 25)
     assert len(disk.states) > (500 if is_long else 100)
+    for number, (state, acknowledged) in enumerate(disk.states.values()):
+        at = f"{tmp_path}/{number}"
+        restore(state, disk.root, at)
+        check(f"{at}/t", acknowledged, tables)
+
+
+@pytest.mark.parametrize("change", ["delete", "update", "compact"])
+def test_rebased_commits_survive_a_power_failure(disk, tmp_path, monkeypatch, change) -> None:
+    tables = live_together(disk, f"{disk.root}/t", change)
+    monkeypatch.undo()
     for number, (state, acknowledged) in enumerate(disk.states.values()):
         at = f"{tmp_path}/{number}"
         restore(state, disk.root, at)

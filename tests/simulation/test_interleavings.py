@@ -7,14 +7,20 @@ interrupted at most so many times. The counts of the last full run are in
 `results/interleavings.json`.
 """
 
+from contextlib import contextmanager
+
+import numpy as np
 import pytest
 
 from lancelet.memwal import writer
-from lancelet.table import removals
+from lancelet.table import refs, removals, watermark
+from lancelet.table.manifests import VersionFolder
+from lancelet.upkeep.cleanup import run
 from tests.kit.simulation import casts
 from tests.kit.simulation.interleavings import Explorer
 from tests.kit.simulation.planted import planted
 from tests.kit.simulation.records import SimulatedRecords
+from tests.kit.simulation.row_casts import RowStage
 from tests.kit.simulation.shard_casts import ShardStage
 
 FAULTS = ("refused", "lost")
@@ -28,6 +34,20 @@ def stage():
 @pytest.fixture(scope="module")
 def shards():
     return ShardStage.built()
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return casts.Stage.built(num_records=4)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {stable: RowStage.built(stable_row_ids=stable) for stable in (False, True)}
+
+
+def search_rows(stage, who, fates=(), *, switches_max=None):
+    return Explorer(stage.stored, stage.scene(who), fates=fates, switches_max=switches_max).run()
 
 
 def search_shards(shards, who, fates=(), *, switches_max=None):
@@ -70,6 +90,112 @@ def test_a_search_finds_commits_that_ignore_records(stage, monkeypatch) -> None:
 )
 def test_three_actors_hold_where_one_is_interrupted(stage, name, more) -> None:
     assert search(stage, name, (), *more, switches_max=1).executions > 50
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a_moved_tag_and_a_cleanup",
+        "a_branch_and_a_cleanup",
+        "two_cleanups",
+        "a_reader_and_vanishing_versions",
+    ],
+)
+def test_references_records_and_versions_hold_where_one_is_interrupted(recorded, stage, name):
+    has_records = name in {"two_cleanups", "a_reader_and_vanishing_versions"}
+    assert search(recorded if has_records else stage, name, switches_max=1).executions > 10
+
+
+def test_a_late_commit_is_found_after_records_are_joined(recorded) -> None:
+    counts = search(recorded, "a_late_commit_and_joined_records", switches_max=1)
+    assert counts.executions > 20
+
+
+ROWS = ("de", "du", "dc", "uc", "wc", "wu", "wd", "dp", "wp", "st", "kd", "kc", "mf", "mc")
+
+
+@pytest.mark.parametrize("who", ROWS)
+@pytest.mark.parametrize("stable_row_ids", [False, True], ids=["addresses", "stable"])
+def test_changes_of_rows_and_columns_hold_where_one_is_interrupted(rows, who, stable_row_ids):
+    assert search_rows(rows[stable_row_ids], who, switches_max=1).executions > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [*ROWS, "dec", "duc", "wdc", "stc", "dep", "wup", "kdc"])
+@pytest.mark.parametrize("stable_row_ids", [False, True], ids=["addresses", "stable"])
+def test_changes_of_rows_and_columns_hold_with_every_fault(rows, who, stable_row_ids) -> None:
+    fates = FAULTS if len(who) == 2 else ()
+    assert search_rows(rows[stable_row_ids], who, fates, switches_max=1).states > 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a_moved_tag_and_a_cleanup", "a_branch_and_a_cleanup"])
+@pytest.mark.parametrize("fates", [(), FAULTS], ids=["none", "faults"])
+def test_references_hold_in_every_order(stage, name, fates) -> None:
+    assert search(stage, name, fates).states > 3_000
+
+
+PLANTED_ROWS = {
+    "rows that both deleted do not conflict": (
+        "eu",
+        np,
+        "isin",
+        lambda a, _: np.zeros(len(a), bool),
+    ),
+    "the batch of a stream is checked before the commit only": (
+        "st",
+        watermark.BatchWatermark,
+        "is_reached",
+        lambda *_: False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED_ROWS)
+def test_a_search_of_rows_finds(rows, monkeypatch, name) -> None:
+    who, owner, attribute, other = PLANTED_ROWS[name]
+    monkeypatch.setattr(owner, attribute, other)
+    with pytest.raises(AssertionError, match=r"after|twice"):
+        search_rows(rows[False], who, switches_max=1)
+
+
+def test_a_search_finds_holds_that_end_early(stage, monkeypatch) -> None:
+    @contextmanager
+    def ending_early(location, version):
+        with removals.hold_version(location, version) as entry:
+            pass
+        yield entry
+
+    monkeypatch.setattr(refs, "hold_version", ending_early)
+    for name in ("a_moved_tag_and_a_cleanup", "a_branch_and_a_cleanup"):
+        with pytest.raises((AssertionError, LookupError)):
+            search(stage, name)
+
+
+def test_a_search_finds_records_that_are_joined_too_late(monkeypatch) -> None:
+    """The old records are deleted before there is a new one."""
+    stage = casts.Stage.built(num_records=3)
+
+    def joined(store, removed):
+        folder = VersionFolder.of(store)
+        earlier, ours = removals.Removals.load(store, folder), removals.Removals(removed)
+        files = removals.filter_records(folder.dotted)
+        new = frozenset(removed) - earlier.transactions.keys()
+        if len(files) < removals._RECORDS_MAX:
+            return removals.NewRecord(removals._put(store, ours), new)
+        store.delete_many([f"_versions/{name}" for name in files])
+        path = removals._put(store, removals.Removals.merged([earlier, ours]))
+        return removals.NewRecord(path, new)
+
+    monkeypatch.setattr(run, "record_removals", joined)
+    with pytest.raises((AssertionError, LookupError)):
+        search(stage, "a_tag_and_joined_records", switches_max=2)
+
+
+@pytest.mark.slow
+def test_a_tag_holds_while_records_are_joined() -> None:
+    stage = casts.Stage.built(num_records=3)
+    assert search(stage, "a_tag_and_joined_records", switches_max=2).executions > 500
 
 
 def test_bounds_leave_out_orders_and_nothing_else(stage) -> None:

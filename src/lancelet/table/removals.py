@@ -14,8 +14,9 @@ Records and holds are safe if any process stops in between:
     a new reference  1 hold     2 check records                 3 store the reference   4 release
 
 If both concern the same version, at least one sees the other: held versions are retained, and
-recorded versions cannot be referenced. If a recorded version is retained after all, the record is
-rewritten without it.
+recorded versions cannot be referenced. If a recorded version is retained after all, the cleanup
+rewrites its own record without it. Other cleanups that are about to remove the version have records
+of their own, and versions merged from them are never removed from a record.
 
     _versions/.swept-<7>-<id>               at version 7, unreferenced files were deleted
 
@@ -141,31 +142,49 @@ class Removals:
             raise CorruptDataError("the record of removed versions cannot be read") from error
 
 
-def record_removals(store: Store, removed: Mapping[int, str]) -> str | None:
-    """Record the versions about to be removed; return the path of the record.
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record that a cleanup wrote, and the versions that no other cleanup had recorded."""
 
-    Returns None if all versions are already recorded. The record is synced to disk. If there are
-    several records, they are merged and deleted afterwards.
+    path: str
+    versions: frozenset[int]
+
+
+def record_removals(store: Store, removed: Mapping[int, str]) -> NewRecord | None:
+    """Record the versions about to be removed; return None if there are none.
+
+    Versions in records of other cleanups are recorded again, because those cleanups may retain
+    them. The record is synced to disk. If there are several records, they are merged and deleted
+    afterwards.
     """
-    folder = VersionFolder.of(store)
-    earlier = Removals.load(store, folder)
-    new = {each: removed[each] for each in removed if each not in earlier.transactions}
-    if not new:
+    if not removed:
         return None
+    folder = VersionFolder.of(store)
+    earlier, ours = Removals.load(store, folder), Removals(removed)
+    new = frozenset(removed) - earlier.transactions.keys()
     files = filter_records(folder.dotted)
     if len(files) < _RECORDS_MAX:
-        return _put(store, Removals(new))
-    path = _put(store, Removals.merged([earlier, Removals(new)]))
+        return NewRecord(_put(store, ours), new)
+    path = _put(store, Removals.merged([earlier, ours]))
     store.delete_many([f"{VERSIONS}/{each}" for each in files])
-    return path
+    return NewRecord(path, new)
 
 
-def retain_versions(store: Store, record: str, versions: Iterable[int]) -> None:
-    """Remove versions that are retained after all from a record that was just written."""
-    remaining = Removals.parse(store.read(record)).without(versions)
+def retain_versions(store: Store, record: NewRecord, versions: Iterable[int]) -> None:
+    """Remove versions that are retained after all from a record that was just written.
+
+    Versions that another cleanup recorded remain: that cleanup may be about to delete them.
+    """
+    retained = record.versions.intersection(versions)
+    if not retained:
+        return
+    try:
+        remaining = Removals.parse(store.read(record.path)).without(retained)
+    except ObjectNotFoundError:
+        return  # Another cleanup merged the record: the versions exist, but get no new references.
     if remaining.transactions:
         _put(store, remaining)
-    store.delete(record)
+    store.delete(record.path)
 
 
 def filter_records(names: Iterable[str]) -> list[str]:

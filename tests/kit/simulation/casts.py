@@ -32,7 +32,8 @@ from lancelet.io.memory import MemoryStore
 from lancelet.table.commit import commit
 from lancelet.table.handlers.external import ExternalStore
 from lancelet.table.location import TableLocation
-from lancelet.table.refs import create_tag
+from lancelet.table.refs import branch_location, create_branch, create_tag, get_tag, update_tag
+from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.upkeep.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
 from tests.kit.simulation.interleavings import Cast
@@ -55,10 +56,14 @@ class Stage:
     fragments: Mapping[str, Fragment]
     old_file: str
     """A file that only versions 1 and 2 need."""
+    latest: int = 3
 
     @staticmethod
-    def built() -> Stage:
-        """Create the table in the environment of the machine."""
+    def built(num_records: int = 0) -> Stage:
+        """Create the table in the environment of the machine.
+
+        With records of removed versions, only the latest version and the one before are left.
+        """
         MemoryStore.reset(BUCKET)
         store = MemoryStore(BUCKET)
         location = TableLocation(f"memory://{BUCKET}/{MAIN}", store.at(MAIN))
@@ -70,11 +75,20 @@ class Stage:
             name: write_fragment(location, simple_rows(number, number + 1), SIMPLE_SCHEMA)
             for number, name in enumerate("ab", 10)
         }
+        for latest in range(4, 4 + num_records):
+            commit(location, _transaction(latest - 1, ReserveFragments(1), latest))
+            policy = CleanupPolicy(error_if_tagged_old_versions=False)
+            run_cleanup(plan_cleanup(open_snapshot(location), policy), policy)
+        latest = 3 + num_records
+        if num_records:
+            latest += 1
+            commit(location, _transaction(latest - 1, ReserveFragments(1), latest))
         stored = dict(store._objects.by_key)
         return Stage(
             {path: entry for path, entry in stored.items() if "_latest" not in path},
             fragments,
             old_file,
+            latest,
         )
 
     def location(self) -> TableLocation:
@@ -83,10 +97,10 @@ class Stage:
         return TableLocation(f"memory://{BUCKET}/{MAIN}", store)
 
     def appending(self, name: str, location: TableLocation | None = None) -> Snapshot:
-        """Append a fragment, based on version 3."""
+        """Append a fragment, based on the latest version."""
         operation = Append((self.fragments[name],))
         number = ord(name)
-        return commit(location or self.location(), _transaction(3, operation, number))
+        return commit(location or self.location(), _transaction(self.latest, operation, number))
 
     def cleaning(self) -> object:
         """Delete all versions but the latest."""
@@ -115,6 +129,14 @@ class Stage:
             else:
                 assert isinstance(outcome, _UNKNOWN), f"{name}: {outcome!r}"
                 assert count <= 1, f"{name} is there {count} times"
+
+    def check_records(self) -> None:
+        """Check that all missing versions are recorded as removed."""
+        location = self.location()
+        present = {each.version for each in location.handler.list_versions(location.store)}
+        removed = Removals.load(location.store).transactions
+        missing = set(range(1, max(present))) - present - set(removed)
+        assert not missing, f"versions {missing} were removed without a record"
 
     def check_files(self) -> None:
         """Check that the files of all versions exist."""
@@ -208,6 +230,145 @@ def a_tag_and_a_cleanup(stage: Stage) -> Scene:
                 assert not has_tag
             if has_tag:
                 assert stage.old_file in stage.files(2)
+
+        return cast, judge
+
+    return make
+
+
+def a_moved_tag_and_a_cleanup(stage: Stage) -> Scene:
+    """B moves a tag from version 3 to version 2 while C removes it."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        create_tag(stage.location(), "x", 3)
+        cast.add("tag", lambda: update_tag(stage.location(), "x", 2))
+        cast.add("c", stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_files()
+            _check_outcome(cast, "c")
+            outcome, version = cast.outcomes["tag"], get_tag(stage.location(), "x").version
+            if not isinstance(outcome, Exception):
+                assert version == 2
+            elif isinstance(outcome, _REFUSED):
+                assert version == 3
+            if version == 2:
+                assert stage.old_file in stage.files(2)
+
+        return cast, judge
+
+    return make
+
+
+def a_branch_and_a_cleanup(stage: Stage) -> Scene:
+    """B creates a branch from version 2 while C removes it."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        main = stage.location()
+        cast.add("branch", lambda: create_branch(main, "b", open_snapshot(stage.location(), 2)))
+        cast.add("c", stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_files()
+            _check_outcome(cast, "c")
+            outcome = cast.outcomes["branch"]
+            has_branch = main.store.exists("_refs/branches/b.json")
+            if not isinstance(outcome, Exception):
+                assert has_branch
+            elif isinstance(outcome, _REFUSED):
+                assert not has_branch
+            if has_branch:
+                snapshot = open_snapshot(branch_location(main, "b"))
+                files = [file.path for each in snapshot.fragments for file in each.files]
+                assert stage.old_file in files
+                assert main.store.exists(f"data/{stage.old_file}")
+
+        return cast, judge
+
+    return make
+
+
+def a_tag_and_joined_records(stage: Stage) -> Scene:
+    """B tags the version before the latest while C removes it; D commits and joins the records."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        tagged = stage.latest - 1
+
+        def others() -> object:
+            commit(stage.location(), _transaction(stage.latest, ReserveFragments(1), 77))
+            return stage.cleaning()
+
+        cast.add("c", stage.cleaning)
+        cast.add("d", others)
+        cast.add("tag", lambda: create_tag(stage.location(), "x", tagged))
+
+        def judge(cast: Cast) -> None:
+            stage.check_files()
+            stage.check_records()
+            if stage.location().store.exists("_refs/tags/x.json"):
+                stage.files(tagged)
+            else:
+                assert isinstance(cast.outcomes["tag"], Exception)
+
+        return cast, judge
+
+    return make
+
+
+def two_cleanups(stage: Stage) -> Scene:
+    """C and D clean up, so that both may join the records; A appends."""
+    return _appends_and_cleanups(stage, {"a": lambda: stage.appending("a"), "d": stage.cleaning})
+
+
+def a_late_commit_and_joined_records(stage: Stage) -> Scene:
+    """A appends; B appends and cleans up twice, so that the records are joined meanwhile."""
+
+    def others() -> Snapshot:
+        done = stage.appending("b")
+        stage.cleaning()
+        commit(stage.location(), _transaction(done.version, ReserveFragments(1), 77))
+        stage.cleaning()
+        return done
+
+    return _appends_and_cleanups(stage, {"a": lambda: stage.appending("a"), "b": others}, last="")
+
+
+def a_reader_and_vanishing_versions(stage: Stage) -> Scene:
+    """R reads the latest version and its transaction, while B appends and cleans up; A appends."""
+
+    def others() -> Snapshot:
+        done = stage.appending("b")
+        stage.cleaning()
+        return done
+
+    def reading() -> Snapshot:
+        snapshot = open_snapshot(stage.location())
+        assert snapshot.version >= stage.latest
+        return snapshot
+
+    actors: dict[str, Callable[[], object]] = {"b": others, "r": reading}
+    return _appends_and_cleanups(stage, actors, last="")
+
+
+def _appends_and_cleanups(
+    stage: Stage, actors: Mapping[str, Callable[[], object]], last: str = "c"
+) -> Scene:
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        for name, task in actors.items():
+            cast.add(name, task)
+        for name in last:
+            cast.add(name, stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_appended(cast, "".join(set(actors) & {"a", "b"}))
+            stage.check_files()
+            stage.check_records()
+            for name in cast.outcomes.keys() - {"a", "b"}:
+                _check_outcome(cast, name)
 
         return cast, judge
 

@@ -9,7 +9,8 @@ import pytest
 
 import lancelet
 from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, VersionRemovedError
-from lancelet.table.removals import record_removals
+from lancelet.io.memory import MemoryStore
+from lancelet.table.removals import Removals, record_removals, retain_versions
 from tests.kit.s3_server import S3Server
 
 ROWS = pa.table({"k": range(100), "s": [f"w{k}" for k in range(100)]})
@@ -121,3 +122,32 @@ def test_errors_for_removed_versions_do_not_suggest_dropping_an_index(tmp_path, 
     clean_up(uri)
     with pytest.raises(VersionRemovedError, match="was cleaned up while it was read"):
         read(reader)
+
+
+def test_a_version_that_another_cleanup_removes_remains_recorded_when_records_are_merged():
+    """The other cleanup may have read the references before there was one, and deletes it."""
+    store = MemoryStore("merged-records")
+    for version in range(1, 5):
+        record_removals(store, {version: f"{version}.txn"})
+    merged = record_removals(store, {4: "4.txn", 5: "5.txn", 6: "6.txn"})
+    retain_versions(store, merged, {4, 5})
+    assert Removals.load(store).transactions.keys() == {1, 2, 3, 4, 6}
+
+
+def test_each_cleanup_records_the_versions_that_it_removes():
+    """The other cleanup may retain version 1 because of a reference that this one did not see."""
+    store = MemoryStore("recorded-twice")
+    theirs = record_removals(store, {1: "1.txn", 2: "2.txn"})
+    record_removals(store, {1: "1.txn"})
+    retain_versions(store, theirs, {1})
+    assert Removals.load(store).transactions.keys() == {1, 2}
+
+
+def test_a_record_that_another_cleanup_merged_is_retained():
+    store = MemoryStore("merged-by-others")
+    for version in range(1, 4):
+        record_removals(store, {version: f"{version}.txn"})
+    ours = record_removals(store, {4: "4.txn"})
+    record_removals(store, {5: "5.txn"})
+    retain_versions(store, ours, {4})
+    assert Removals.load(store).transactions.keys() == {1, 2, 3, 4, 5}
