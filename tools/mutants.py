@@ -103,6 +103,8 @@ TESTS = (
 
 TESTS_SECONDS = 12.0
 """The time of the tests of a mutant, as measured without it."""
+VARIANTS = 4
+"""The number of variants of one test that a mutant runs."""
 TIMEOUT = 90
 """The seconds after which a run is ended: a mutant that never returns is found."""
 
@@ -186,6 +188,10 @@ class _Proposals(ast.NodeVisitor):
             self._function = None
 
     def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "put":
+            of = self._of(node.func.value)
+            if of.endswith("store"):
+                self._add("lost flush", node.func, f"{of}.put_best_effort")
         if isinstance(node.func, ast.Name) and node.func.id == "range" and len(node.args) == 1:
             self._add("missing retry" if _is_attempts(node) else "off by one", node, "range(1)")
         self.generic_visit(node)
@@ -554,21 +560,28 @@ class Copy:
 
 
 def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]]) -> list[str]:
-    """Return the tests that call the function of a mutant, the fastest first."""
+    """Return tests that call the function of a mutant: the most specific, and the fastest.
+
+    A test that calls few functions is specific. Few variants of one test are chosen.
+    """
     key = f"{mutant.file}:{mutant.function}"
     calling = [
-        (float(str(each["seconds"])), name)
+        (float(str(each["seconds"])), len(each["calls"]), name)  # type: ignore[arg-type] - a list
         for name, each in calls.items()
         if key in each["calls"]  # type: ignore[operator] - a list
     ]
-    chosen: list[str] = []
-    total = 0.0
-    for seconds, name in sorted(calling):
-        total += seconds + 0.02
-        if chosen and total > TESTS_SECONDS:
-            break
-        chosen.append(name)
-    return chosen
+    chosen: dict[str, float] = {}
+    variants: Counter[str] = Counter()
+    for by, budget in ((1, TESTS_SECONDS / 2), (0, TESTS_SECONDS)):
+        for each in sorted(calling, key=lambda one: one[by]):
+            seconds, _, name = each
+            function = name.partition("[")[0]
+            is_affordable = sum(chosen.values()) + seconds <= budget or not chosen
+            if name in chosen or variants[function] == VARIANTS or not is_affordable:
+                continue
+            chosen[name] = seconds + 0.02
+            variants[function] += 1
+    return sorted(chosen, key=lambda name: chosen[name])
 
 
 def measure_calls(jobs: int) -> dict[str, dict[str, object]]:
