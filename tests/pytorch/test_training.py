@@ -411,3 +411,72 @@ def test_the_length_of_a_plan_is_its_number_of_batches():
     assert len(dataset) == len(list(dataset)) == 4
     with pytest.raises(TypeError, match="only plans"):
         len(LanceDataset(table, 3))
+
+
+def sources(table):
+    """Return a source of each kind, with the column `id`."""
+    plan = training.plan(table, columns=["id"], shuffle="rows", seed=1)
+    return {
+        "plan": plan,
+        "windows": training.windows(plan, 3, step=3),
+        "mixture": training.mix([plan, training.plan(table, columns=["id"])], [2, 1], seed=4),
+        "packed": training.pack(training.plan(table, seed=2), "tokens", 7, lengths="n"),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+@pytest.mark.parametrize("kind", ["plan", "windows", "mixture", "packed"])
+def test_sources_of_every_kind_are_read_by_workers_and_resumed(kind):
+    uri = f"memory://torch-source-{kind}"
+    tokens = pa.array([[i] * (i % 5) for i in range(200)], pa.list_(pa.int32()))
+    rows = pa.table({"id": range(200), "tokens": tokens, "n": [i % 5 for i in range(200)]})
+    source = sources(lancelet.write_dataset(rows, uri, mode="overwrite"))[kind]
+    key = "tokens" if kind == "packed" else "id"
+
+    def values(batches):
+        return [value for batch in batches for value in batch[key].ravel().tolist()]
+
+    def loader():
+        return in_workers(
+            LanceDataset(source, 4, ragged=[]), persistent=True, kind=StatefulDataLoader
+        )
+
+    wanted = [values(source.loader(4, to="numpy", epoch=epoch)) for epoch in range(3)]
+    first = loader()
+    assert values(first) == wanted[0]
+    begun = iter(first)
+    before = values(next(begun) for _ in range(3))
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    assert before + values(second) == wanted[1]
+    assert values(second) == wanted[2]
+    with pytest.raises(InvalidInputError, match="created the plan"):
+        LanceDataset(source, 4, columns=["id"], seed=3)
+
+
+def test_workers_count_skipped_samples(table):
+    def decode(value):
+        if value % 100 == 7:
+            raise ValueError(value)
+        return value
+
+    dataset = LanceDataset(
+        table, 20, columns=["id"], shuffle="rows", decode={"id": decode}, undecodable="skip"
+    )
+    found = [i for batch in in_workers(dataset, persistent=False) for i in batch["id"]]
+    assert sorted(found) == [i for i in range(ROWS) if i % 100 != 7]
+    assert dataset.skipped == 5
+
+
+def test_binary_values_and_ragged_columns_are_tensors(tmp_path):
+    images = [bytes([i]) * i for i in range(9)] + [None]
+    rows = pa.table({"image": images, "tokens": [[i, 2 * i] for i in range(10)]})
+    table = lancelet.write_dataset(rows, str(tmp_path / "t.lance"))
+    dataset = LanceDataset(table, 4, shuffle="none", ragged=["tokens"])
+    batches = list(DataLoader(dataset, batch_size=None, num_workers=1))
+    found = [image for batch in batches for image in batch["image"]]
+    assert [None if each is None else bytes(each.tolist()) for each in found] == images
+    values, offsets = batches[1]["tokens"]
+    nested = torch.nested.nested_tensor_from_jagged(values, offsets)
+    assert [each.tolist() for each in nested.unbind()] == [[i, 2 * i] for i in range(4, 8)]
+    values += 1  # tensors of numbers are writable

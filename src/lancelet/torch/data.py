@@ -40,7 +40,8 @@ from lancelet.torch.dist import (
 from lancelet.torch.epochs import SharedEpochs
 from lancelet.torch.required import Dataset, IterableDataset, require_torch, torch_if_installed
 from lancelet.torch.tensors import parts_of, to_tensor, to_tensors
-from lancelet.training import Loader, plan
+from lancelet.training import Loader, Mixture, PackedPlan, Plan, WindowPlan, plan
+from lancelet.training.loader import Source
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 from lancelet.training.plan import blob_columns
 from lancelet.training.shuffle import mixed_key
@@ -96,7 +97,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
     def __init__(
         self,
-        dataset: Table | str | os.PathLike[str],
+        dataset: Table | Plan | PackedPlan | WindowPlan | Mixture | str | os.PathLike[str],
         batch_size: int,
         *_args: Any,
         dataset_options: Mapping[str, Any] | None = None,
@@ -117,7 +118,8 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         """Read a dataset.
 
         Args:
-            dataset: A dataset or its URI.
+            dataset: A dataset or its URI; or a plan, a mixture, windows or packed sequences of
+                `lancelet.training`, with only the options of loaders.
             batch_size: The maximum number of rows of a batch.
             dataset_options: Options of `lancelet.dataset`, if a URI is given.
             columns: The columns to read.
@@ -150,12 +152,25 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             _check_plan_arguments(
                 with_row_id=with_row_id,
                 cache=bool(cache),
-                to_tensor_fn=to_tensor_fn is not to_tensor and "decode" in plan_options,
+                to_tensor_fn=to_tensor_fn is not to_tensor
+                and bool({"decode", "ragged"} & plan_options.keys()),
             )
         if shard_granularity not in (None, "fragment", "batch"):
             raise InvalidInputError(
                 "unknown shard_granularity", shard_granularity=shard_granularity
             )
+        source: Source | None = None
+        if isinstance(dataset, Plan | PackedPlan | WindowPlan | Mixture):
+            source, first = dataset, _first_plan(dataset)
+            _check_source_options(
+                plan_options,
+                columns=columns,
+                filter=filter,
+                dataset_options=dataset_options,
+                with_row_id=with_row_id or None,
+                cache=cache or None,
+            )
+            dataset, columns = first.dataset, first.columns
         self.dataset = (
             open_dataset(dataset, **(dataset_options or {}))
             if isinstance(dataset, str | os.PathLike)
@@ -179,23 +194,32 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._skip_rows = 0
         self._seen_rows = 0
         self._launched: tuple[int, int] | None = None
-        self._plan_loader = self._create_loader(plan_options) if plan_options else None
+        self._plan_loader: Loader | None = None
+        if source is not None or plan_options:
+            self._plan_loader = self._create_loader(source, plan_options)
         self._epochs = SharedEpochs() if self._plan_loader and torch_if_installed() else None
         self._iterations = 0
         self._has_worker_state = False
 
-    def _create_loader(self, options: Mapping[str, Any]) -> Loader:
-        """Return a loader with the given plan and loader options."""
+    def _create_loader(self, source: Source | None, options: Mapping[str, Any]) -> Loader:
+        """Return a loader of a source, or of a plan with the given plan and loader options."""
         loading = {name: value for name, value in options.items() if name in LOADER_OPTIONS}
-        planning = {name: value for name, value in options.items() if name not in loading}
-        training_plan = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
-        convert = self._to_tensor if "decode" not in loading else None
+        if source is None:
+            planning = {name: value for name, value in options.items() if name not in loading}
+            source = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
         to: Any = "torch"
-        if convert is to_tensor:
-            to = to_tensors
-        elif convert is not None:
-            to = partial(_convert_batches, convert)
-        return training_plan.loader(self.batch_size, to=to, **loading)
+        if not {"decode", "ragged"} & loading.keys():
+            if not isinstance(source, Plan):
+                to = "arrow" if self._to_tensor is None else "torch"
+            elif self._to_tensor is to_tensor:
+                to = to_tensors
+            else:
+                to = (
+                    "arrow"
+                    if self._to_tensor is None
+                    else partial(_convert_batches, self._to_tensor)
+                )
+        return Loader(source, self.batch_size, to=to, **loading)
 
     @property
     def _loader(self) -> Loader | None:
@@ -246,6 +270,12 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             raise InvalidInputError("only plans have epochs; set shuffle=, splits= or seed=")
         last = None if self._epochs is None else self._epochs.last
         return self._plan_loader.epoch if last is None else last
+
+    @property
+    def skipped(self) -> int:
+        """The number of samples that `undecodable="skip"` skipped, in this process and workers."""
+        in_workers = 0 if self._epochs is None else self._epochs.skipped
+        return in_workers + (0 if self._plan_loader is None else self._plan_loader.skipped)
 
     def set_epoch(self, epoch: int) -> None:
         """Read the given epoch in the next iteration, also in persistent workers.
@@ -309,7 +339,15 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             self._epochs.publish(worker.id, key, loader.epoch)
         else:
             loader.move_to(*self._epochs.start(worker.id, key))
-        return iter(loader)
+        return self._count_skipped(loader, worker.id)
+
+    def _count_skipped(self, loader: Loader, worker: int) -> Iterator[Any]:
+        assert self._epochs is not None, "workers require PyTorch"
+        before = loader.skipped
+        for batch in loader:
+            self._epochs.add_skipped(worker, loader.skipped - before)
+            before = loader.skipped
+            yield batch
 
     def _iter_scan(self) -> Iterator[Any]:
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
@@ -486,6 +524,26 @@ def _convert_batches(
     return [to_tensor_fn(part, hf_converter=None) for part in parts]
 
 
+def _first_plan(source: Source) -> Plan:
+    """Return the plan of a source, or the first plan of a mixture."""
+    if isinstance(source, Mixture):
+        return _first_plan(source.plans[0])
+    if isinstance(source, PackedPlan | WindowPlan):
+        return source.plan
+    assert isinstance(source, Plan), "there are no other sources"
+    return source
+
+
+def _check_source_options(options: Mapping[str, Any], **arguments: Any) -> None:
+    """Raise if arguments are given that the plan of the source already has."""
+    given = [name for name, value in arguments.items() if value is not None]
+    given += [name for name in options if name not in LOADER_OPTIONS]
+    if given:
+        raise InvalidInputError(
+            "pass these arguments to the function that created the plan", arguments=sorted(given)
+        )
+
+
 def _check_plan_options(
     options: Mapping[str, Any], samples: int | None, sampler: Any, granularity: Any
 ) -> None:
@@ -508,7 +566,7 @@ def _check_plan_arguments(**given: bool) -> None:
     hints = {
         "with_row_id": "add '_rowid' to columns",
         "cache": "plans read a new order in each epoch",
-        "to_tensor_fn": "decode converts the values of columns; combine it with collate",
+        "to_tensor_fn": "decode and ragged convert the values of columns",
     }
     for name, is_given in given.items():
         if is_given:

@@ -33,6 +33,7 @@ class SharedEpochs:
     def __init__(self, epoch: int = 0, position: int = 0) -> None:
         self._next = require_torch().zeros(2, dtype=require_torch().int64)
         self._started = require_torch().full((_WORKERS_MAX,), _NONE)
+        self._skipped = require_torch().zeros(_WORKERS_MAX, dtype=require_torch().int64)
         self._share()
         self.reset(epoch, position)
 
@@ -47,6 +48,15 @@ class SharedEpochs:
         entries = self._entries
         started = entries[entries != _NONE]
         return int((started & _EPOCH_MASK).max()) if len(started) else None
+
+    @property
+    def skipped(self) -> int:
+        """The number of samples that workers skipped."""
+        return int(self._skipped.sum())
+
+    def add_skipped(self, worker: int, count: int) -> None:
+        """Count skipped samples of a worker."""
+        self._skipped.numpy()[worker] += count
 
     def start(self, worker: int, key: int) -> tuple[int, int]:
         """Return the epoch and the position from which a worker reads an iteration.
@@ -83,6 +93,7 @@ class SharedEpochs:
     def _share(self) -> None:
         self._next.share_memory_()
         self._started.share_memory_()
+        self._skipped.share_memory_()
 
     @property
     def _entries(self) -> npt.NDArray[np.int64]:

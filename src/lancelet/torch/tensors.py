@@ -89,8 +89,14 @@ def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:
                 type=str(array.type),
             )
         return converted
-    tensor = torch.from_numpy(values if values.flags.writeable else np.asarray(_Shared(values)))
+    tensor = shared_tensor(values)
     return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+
+
+def shared_tensor(values: npt.NDArray[Any]) -> Any:
+    """Return a tensor that shares the memory of an array; it must not be modified if read-only."""
+    array = values if values.flags.writeable else np.asarray(_Shared(values))
+    return require_torch().from_numpy(array)
 
 
 class _Shared:

@@ -9,6 +9,7 @@
 `docs/guide/training.md` describes shuffles, splits, mixtures, windows and packed sequences.
 """
 
+from lancelet.training.convert import Ragged
 from lancelet.training.loader import Loader
 from lancelet.training.mixture import Mixture, mix
 from lancelet.training.packing import PackedPlan, pack
@@ -20,6 +21,7 @@ __all__ = [
     "Mixture",
     "PackedPlan",
     "Plan",
+    "Ragged",
     "WindowPlan",
     "mix",
     "pack",

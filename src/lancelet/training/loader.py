@@ -22,7 +22,7 @@ from lancelet import surroundings
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.training.arguments import check_integers, is_integer
-from lancelet.training.convert import Converter, Form, ToBatches
+from lancelet.training.convert import Converter, Form, ToBatches, Undecodable
 from lancelet.training.decoders import Decoder
 from lancelet.training.shuffle import Positions
 from lancelet.values import dataclass
@@ -67,6 +67,9 @@ class Source(Protocol):
 
     def read(self, positions: Positions, epoch: int) -> Any:
         """Return the samples at positions, as an Arrow table or as arrays by name."""
+
+    def locate(self, position: int, epoch: int) -> Mapping[str, Any]:
+        """Return the row of a sample, for error messages."""
 
     @property
     def version(self) -> Any:
@@ -140,6 +143,8 @@ class Loader:
         decode: Mapping[str, str | Decoder] | None = None,
         collate: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
+        ragged: Sequence[str] = (),
+        undecodable: Undecodable = "raise",
         prefetch_bytes: int = _PREFETCH_BYTES,
         num_threads: int | None = None,
         epoch: int = 0,
@@ -161,6 +166,11 @@ class Loader:
             collate: Converts each batch to the yielded value. Called by threads.
             pin_memory: Whether to copy tensors to pinned memory for transfers to a GPU; ignored
                 without CUDA.
+            ragged: The columns of lists, binary values or strings that become one array of values
+                and an array of offsets; see `Ragged`.
+            undecodable: What to do if `decode` fails: `raise` an error with the row and the column,
+                `skip` the sample, or use a replacement, given by column. Skipped samples make
+                batches smaller, but all ranks have the same steps; `skipped` counts them.
             prefetch_bytes: The maximum number of bytes to prefetch, before or after decoding; one
                 batch is always permitted.
             num_threads: The number of reading threads; the number of cores by default.
@@ -194,7 +204,8 @@ class Loader:
         self._batch_size = batch_size
         self._rank, self._world_size, self._uneven = rank, world_size, uneven
         self._full_batches = full_batches
-        self._convert = Converter(to, decode or {}, collate, pin_memory)
+        self._convert = Converter(to, decode or {}, collate, pin_memory, tuple(ragged), undecodable)
+        self.skipped = 0
         self._prefetch_bytes = prefetch_bytes
         self._threads = num_threads or CPU_THREADS
         self._epoch, self._position = epoch, 0
@@ -324,7 +335,7 @@ class Loader:
         epoch = self._epoch
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
-        for step, batch in _prefetch(
+        for step, (batch, skipped) in _prefetch(
             steps,
             lambda run: self._load(run, epoch),
             self._threads,
@@ -332,6 +343,7 @@ class Loader:
             steps_max,
         ):
             self._position = step.position
+            self.skipped += skipped
             yield batch
         self.move_to(epoch + 1, 0)
 
@@ -351,11 +363,16 @@ class Loader:
             if number % workers == worker and (is_full or not self._full_batches):
                 yield step
 
-    def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
-        """Return the converted batches of steps, and their size before or after conversion."""
-        rows = self._source.read(np.concatenate([step.positions for step in run]), epoch)
-        batches = self._convert(rows, [len(step.positions) for step in run])
-        return batches, max(size_of(rows), size_of(batches))
+    def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[tuple[Any, int]], int]:
+        """Return the batches of steps with their skipped samples, and the size in memory."""
+        source, positions = self._source, np.concatenate([step.positions for step in run])
+        rows = source.read(positions, epoch)
+        batches = self._convert(
+            rows,
+            [len(step.positions) for step in run],
+            lambda index: source.locate(int(positions[index]), epoch),
+        )
+        return batches, max(size_of(rows), size_of([batch for batch, _ in batches]))
 
 
 def size_of(values: Any) -> int:

@@ -5,7 +5,8 @@ The sequences of an epoch are concatenated in the order of the plan and split ev
     length 4    [1 2 3] [4 5] [6 7 8 9]    ->    1 2 3 4 | 5 6 7 8 | (9)
     segments                                     0 0 0 1 | 0 1 1 1
 
-The position of samples depends only on the lengths of sequences, which are read once.
+The position of samples depends only on the lengths of sequences, which are read once: from a column
+of lengths, or by a scan of the sequences.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class PackedPlan:
         needed, inverse = np.unique(sequences, return_inverse=True)
         rows = self.plan.read(needed, epoch)[self.column].combine_chunks()
         offsets = np.asarray(rows.offsets).astype(np.int64)
+        self._check_lengths(needed, np.diff(offsets), epoch)
         tokens = rows.values.to_numpy(zero_copy_only=False)
         starts = ends[sequences] - self.lengths_at(sequences, epoch)
         sample = np.repeat(np.arange(len(positions)), counts)
@@ -89,10 +91,27 @@ class PackedPlan:
             "segment": segment.astype(np.int32).reshape(shape),
         }
 
+    def locate(self, position: int, epoch: int) -> dict[str, Any]:
+        """Return the position of a sample, for error messages."""
+        return {"position": position, "epoch": epoch}
+
     def lengths_at(self, positions: Positions, epoch: int) -> Positions:
         """Return the lengths of the sequences at positions of the plan."""
         result: Positions = self.lengths[self.plan.order.at(positions, epoch)]
         return result
+
+    def _check_lengths(self, positions: Positions, found: Positions, epoch: int) -> None:
+        """Raise if sequences do not have the length that a column gives."""
+        expected = self.lengths_at(positions, epoch)
+        if (found != expected).any():
+            at = int(np.flatnonzero(found != expected)[0])
+            raise InvalidInputError(
+                "a sequence does not have the length in the column of lengths",
+                column=self.column,
+                **self.plan.locate(int(positions[at]), epoch),
+                found=int(found[at]),
+                expected=int(expected[at]),
+            )
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the samples for one rank."""
@@ -107,13 +126,15 @@ class PackedPlan:
         return result
 
 
-def pack(plan: Plan, column: str, length: int) -> PackedPlan:
+def pack(plan: Plan, column: str, length: int, *, lengths: str | None = None) -> PackedPlan:
     """Pack the sequences of a column to samples of `length` tokens.
 
     Args:
         plan: The plan of the sequences; each is used once per epoch.
         column: A column of lists of numbers.
         length: The number of tokens per sample. Remaining tokens of an epoch are dropped.
+        lengths: An integer column with the number of tokens of each sequence. Without it, the
+            column of sequences is scanned once.
 
     Raises:
         InvalidInputError: The column is not a list, or has too few tokens for a sample.
@@ -123,18 +144,31 @@ def pack(plan: Plan, column: str, length: int) -> PackedPlan:
         raise InvalidInputError("the column must be a list", column=column)
     if length < 1:
         raise InvalidInputError("a sample must have at least one token", length=length)
-    parts = []
-    for batch in plan.dataset.to_batches(columns=[column]):
-        counted = pc.fill_null(pc.list_value_length(batch.column(0)), 0)
-        parts.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
-    lengths = np.concatenate(parts)
-    if plan.rows is not None:
-        lengths = lengths[plan.rows]
-    if lengths.sum() < length:
+    if lengths is not None and not (
+        lengths in schema.names and pa.types.is_integer(schema.field(lengths).type)
+    ):
+        raise InvalidInputError("lengths must name a column of integers", lengths=lengths)
+    counts = _lengths(plan, column, lengths)
+    if counts.sum() < length:
         raise InvalidInputError(
-            "too few tokens for a sample", tokens=int(lengths.sum()), length=length
+            "too few tokens for a sample", tokens=int(counts.sum()), length=length
         )
-    return PackedPlan(plan, column, length, lengths)
+    return PackedPlan(plan, column, length, counts)
+
+
+def _lengths(plan: Plan, column: str, lengths: str | None) -> Positions:
+    """Return the number of tokens of each sequence of a plan."""
+    parts = []
+    for batch in plan.dataset.to_batches(columns=[lengths or column]):
+        values = batch.column(0)
+        counted = pc.fill_null(values if lengths else pc.list_value_length(values), 0)
+        parts.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
+    counts: Positions = np.concatenate(parts)
+    if counts.min() < 0:
+        raise InvalidInputError(
+            "lengths of sequences must be at least 0", column=lengths, found=int(counts.min())
+        )
+    return counts if plan.rows is None else counts[plan.rows]
 
 
 def _is_list(data_type: pa.DataType) -> bool:

@@ -99,6 +99,10 @@ class Plan:
         """Return the samples at positions of an epoch, in order."""
         return self.rows_of(self.rows_at(positions, epoch))
 
+    def locate(self, position: int, epoch: int) -> dict[str, Any]:
+        """Return the row index of a sample, for error messages."""
+        return {"row": int(self.rows_at(np.array([position]), epoch)[0])}
+
     def rows_of(self, rows: Positions) -> pa.Table:
         """Return rows by index, including the content of blobs."""
         columns: Any = self.columns

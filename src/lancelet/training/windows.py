@@ -70,6 +70,11 @@ class WindowPlan:
             name: _windowed(rows[name], len(positions), self.size) for name in rows.schema.names
         }
 
+    def locate(self, position: int, epoch: int) -> dict[str, Any]:
+        """Return the index of the first row of a window, for error messages."""
+        first = int(self.starts[self.order.at(np.array([position]), epoch)][0])
+        return {"first_row": first if self.plan.rows is None else int(self.plan.rows[first])}
+
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the windows for one rank."""
         return Loader(self, batch_size, **options)

@@ -654,3 +654,154 @@ def test_windows_contain_consecutive_rows_unless_gaps_are_allowed():
     assert len(with_gaps) == 16
     with pytest.raises(InvalidInputError, match="allow_gaps"):
         training.windows(plan, 12)
+
+
+def fails_for(*wrong):
+    def decode(value):
+        if value in wrong:
+            raise ValueError(f"no number: {value}")
+        return value * 10
+
+    return decode
+
+
+def test_values_that_cannot_be_decoded_raise_with_row_and_column(table):
+    plan = training.plan(table, columns=["id"], filter="id > 10", shuffle="rows", seed=2)
+    loader = plan.loader(50, to="numpy", decode={"id": fails_for(500)})
+    row = table.to_table(columns=["id"])["id"].to_pylist().index(500)
+    with pytest.raises(
+        InvalidInputError, match=rf"no number: 500.*undecodable.*column='id'.*row={row}"
+    ):
+        list(loader)
+    mixed = training.mix([plan, plan], [0, 1])
+    with pytest.raises(InvalidInputError, match=rf"plan=1.*row={row}"):
+        list(mixed.loader(50, to="numpy", decode={"id": fails_for(500)}))
+
+
+def test_samples_that_cannot_be_decoded_are_skipped_and_ranks_stay_in_step():
+    table = lancelet.write_dataset(
+        {"id": range(100), "x": range(100)}, "memory://training-undecodable", mode="overwrite"
+    )
+    plan = training.plan(table, seed=1)
+    wrong = [3, 50, 51, 99]
+    options = {"world_size": 3, "to": "numpy", "decode": {"id": fails_for(*wrong)}}
+    ranks = [plan.loader(10, rank=rank, undecodable="skip", **options) for rank in range(3)]
+    steps = [list(loader) for loader in ranks]
+    assert [len(each) for each in steps] == [4, 4, 4]
+    found = [
+        (i, x)
+        for each in steps
+        for batch in each
+        for i, x in zip(batch["id"], batch["x"], strict=True)
+    ]
+    assert {i // 10 for i, _ in found} == set(range(100)) - set(wrong)
+    assert all(i == x * 10 for i, x in found)
+    assert sum(loader.skipped for loader in ranks) == len(wrong)
+    whole = {**options, "world_size": 1}
+    replaced = plan.loader(10, undecodable={"id": -1}, **whole)
+    assert sum(batch["id"].count(-1) for batch in replaced) == len(wrong)
+    assert replaced.skipped == 0
+    with pytest.raises(InvalidInputError, match="no sample of a batch"):
+        list(plan.loader(10, undecodable="skip", to="numpy", decode={"id": fails_for(*range(100))}))
+    for policy in ("ignore", {"x": 0}):
+        with pytest.raises(InvalidInputError, match=r"undecodable|decoded"):
+            plan.loader(10, undecodable=policy, to="numpy", decode={"id": int})
+
+
+def test_skipped_samples_leave_windows_and_binary_columns_too(videos):
+    table, frames = videos
+    plan = training.plan(table, columns=["id", "video"], shuffle="none")
+    loader = plan.loader(8, to="numpy", decode={"id": fails_for(2)}, undecodable="skip")
+    first = next(iter(loader))
+    assert first["id"] == [0, 10, 30, 40, 50, 60, 70]
+    assert [each if each is None else bytes(each) for each in first["video"]] == [
+        frames[i] for i in (0, 1, 3, 4, 5, 6, 7)
+    ]
+    frames_of = training.windows(training.plan(table, columns=["id"], shuffle="none"), 2)
+    decode = {"id": lambda ids: fails_for(5)(int(ids[0]))}
+    ids_of = list(frames_of.loader(10, to="numpy", decode=decode, undecodable="skip"))
+    assert ids_of[0]["id"] == [0, 10, 20, 30, 40, 60, 70, 80, 90]
+
+
+def test_ragged_columns_are_values_and_offsets(table):
+    plan = training.plan(table, columns=["id", "tokens", "blob", "group"], seed=1)
+    rows = list(plan.loader(64))
+    loader = plan.loader(64, to="numpy", ragged=["tokens", "blob", "group"])
+    for batch, expected in zip(loader, rows, strict=True):
+        values, offsets = batch["tokens"]
+        assert np.split(values, offsets[1:-1])[-1].tolist() == expected["tokens"][-1].as_py()
+        assert (
+            offsets.tolist() == np.cumsum([0, *map(len, expected["tokens"].to_pylist())]).tolist()
+        )
+        assert bytes(batch["blob"].values) == b"".join(expected["blob"].to_pylist())
+        assert bytes(batch["group"].values).decode() == "".join(expected["group"].to_pylist())
+    with pytest.raises(InvalidInputError, match="column='id'"):
+        list(plan.loader(64, to="numpy", ragged=["id"]))
+    with pytest.raises(InvalidInputError, match="not read"):
+        list(plan.loader(64, to="numpy", ragged=["other"]))
+    for options in ({}, {"to": "numpy", "decode": {"tokens": len}}):
+        with pytest.raises(InvalidInputError, match="ragged"):
+            plan.loader(64, ragged=["tokens"], **options)
+
+
+def test_mixtures_have_exact_shares_and_start_anywhere():
+    tables = [
+        lancelet.write_dataset(
+            {"id": range(at, at + 50)}, f"memory://mixture-{at}", mode="overwrite"
+        )
+        for at in (0, 100)
+    ]
+    plans = [training.plan(table, seed=3) for table in tables]
+    both = training.mix(plans, {0: [3, 1], 1000: [1, 1], 70_000: [0, 1]}, samples=200_000, seed=5)
+    positions = np.arange(200_000)
+    plan_of, position_of = both._assign(positions, 0)
+    for plan in (0, 1):  # each plan is read in order, without gaps
+        assert position_of[plan_of == plan].tolist() == list(range((plan_of == plan).sum()))
+    assert abs((plan_of[:1000] == 0).mean() - 0.75) < 0.05
+    assert abs((plan_of[1000:70_000] == 0).mean() - 0.5) < 0.01
+    assert (plan_of[70_000:] == 1).all()
+    # A later epoch continues where earlier ones end, and needs none of them.
+    far = training.mix(plans, [3, 1], samples=1000)
+    later, _ = far._assign(np.arange(10), 10**9)
+    assert len(later) == 10
+    _, before = far._assign(np.array([999]), 0)
+    _, after = far._assign(np.arange(20), 1)
+    assert after.min() <= before[0] + 20
+    whole_blocks, _ = training.mix(plans, [3, 1], samples=1 << 16)._assign(np.arange(1 << 16), 7)
+    assert np.bincount(whole_blocks).tolist() == [3 << 14, 1 << 14]
+    with pytest.raises(InvalidInputError, match="start at sample 0"):
+        training.mix(plans, {5: [1, 1]})
+    with pytest.raises(InvalidInputError, match="weights"):
+        training.mix(plans, [1, float("nan")])
+
+
+def test_packing_reads_lengths_from_a_column(monkeypatch):
+    tokens = [[i] * (i % 6) for i in range(100)]
+    rows = {"tokens": tokens, "n": [len(each) for each in tokens], "wrong": [3] * 100}
+    table = lancelet.write_dataset(
+        pa.table(
+            rows,
+            schema=pa.schema({"tokens": pa.list_(pa.int32()), "n": pa.int64(), "wrong": pa.int8()}),
+        ),
+        "memory://packing-lengths",
+        mode="overwrite",
+    )
+    plan = training.plan(table, filter="n <> 4", seed=1)
+    scanned = training.pack(plan, "tokens", 16)
+    read = []
+    to_batches = type(table).to_batches
+    monkeypatch.setattr(
+        type(table),
+        "to_batches",
+        lambda self, **options: read.append(options) or to_batches(self, **options),
+    )
+    given = training.pack(plan, "tokens", 16, lengths="n")
+    assert [options["columns"] for options in read] == [["n"]]
+    found, wanted = (
+        [b["tokens"].tolist() for b in each.loader(3, to="numpy")] for each in (given, scanned)
+    )
+    assert found == wanted
+    with pytest.raises(InvalidInputError, match=r"does not have the length.*row=.*expected=3"):
+        list(training.pack(plan, "tokens", 16, lengths="wrong").loader(3))
+    with pytest.raises(InvalidInputError, match="column of integers"):
+        training.pack(plan, "tokens", 16, lengths="tokens")
