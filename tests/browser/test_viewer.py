@@ -16,6 +16,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -24,6 +25,16 @@ import lancelet
 
 PATIENCE_SECONDS = 60
 ROWS = 2_000
+FIRST = "main tbody td:not(.id)"
+"""The first value of a table with row ids."""
+
+WIDTH = "return arguments[0].naturalWidth"
+OVERFLOWING = """
+const overflows = document.documentElement.scrollWidth > innerWidth;
+return overflows ? [...document.querySelectorAll('main *')].filter(
+  (each) => each.getBoundingClientRect().right > innerWidth && !each.closest('.scroll *')
+).map((each) => each.outerHTML.slice(0, 200)) : [];
+"""
 
 
 def png(red: int) -> bytes:
@@ -41,9 +52,18 @@ def png(red: int) -> bytes:
     return out.getvalue()
 
 
+def wave():
+    """Return a silent sound."""
+    samples = bytes(800)
+    head = b"WAVEfmt " + (16).to_bytes(4, "little") + bytes([1, 0, 1, 0])
+    head += (8000).to_bytes(4, "little") * 2 + bytes([1, 0, 8, 0])
+    body = head + b"data" + len(samples).to_bytes(4, "little") + samples
+    return b"RIFF" + len(body).to_bytes(4, "little") + body
+
+
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory):
-    """Return a folder with two tables."""
+    """Return a folder with three tables."""
     folder = tmp_path_factory.mktemp("shop")
     rng = np.random.default_rng(1)
     vectors = pa.FixedSizeListArray.from_arrays(
@@ -66,6 +86,20 @@ def shop(tmp_path_factory):
     table.tags.create("first")
     table.delete("id = 3")
     lancelet.write_dataset(pa.table({"x": [1, 2, 3]}), str(folder / "deep" / "small.lance"))
+    sounds = pa.table(
+        {
+            "id": [2**53 + 1, 2, 3, 4],
+            "two words": ["a", "b", "c", "d" * 5000],
+            "price": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    sounds = sounds.append_column(
+        lancelet.blob_field("data"), lancelet.blob_array([png(1), wave(), b"plain", None])
+    )
+    table = lancelet.write_dataset(sounds, str(folder / "sounds.lance"), enable_stable_row_ids=True)
+    table.update({"price": "price + 10"}, where="id = 2")
+    table.delete("id = 3")
+    table.insert(sounds.slice(2))
     return folder
 
 
@@ -132,11 +166,15 @@ def until(browser, holds):
     return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=redrawn).until(tried)
 
 
-def go(page, view, **given):
-    page.find_element(By.ID, f"view-{view}").click()
-    if given:
-        query = urlencode({"t": "animals.lance", **given})
-        page.execute_script(f"location.hash = '{view}?{query}'")
+def go(page, view, table="animals.lance", **given):
+    query = urlencode({"t": table, **given})
+    # Elements of the previous view must not satisfy the next wait.
+    page.execute_script("document.getElementById('main').replaceChildren()")
+    page.execute_script(
+        "if (location.hash === arguments[0]) dispatchEvent(new HashChangeEvent('hashchange'));"
+        "else location.hash = arguments[0]",
+        f"#{view}?{query}",
+    )
 
 
 def rows(page):
@@ -148,6 +186,18 @@ def text(page, selector):
     return found[0].text if found else ""
 
 
+def options(page):
+    return [each.text for each in page.find_elements(By.CSS_SELECTOR, ".options:not([hidden]) li")]
+
+
+def press(page, *keys):
+    page.switch_to.active_element.send_keys(*keys)
+
+
+def focused(page, attribute):
+    return page.switch_to.active_element.get_attribute(attribute)
+
+
 def test_rows_are_paged_sorted_and_filtered(page):
     go(page, "rows")
     until(page, lambda: f"1 to 50 of {ROWS - 1:,}" in text(page, "#where"))
@@ -156,24 +206,43 @@ def test_rows_are_paged_sorted_and_filtered(page):
     until(page, lambda: f"of {ROWS - 1:,}" in text(page, "#where") and rows(page))
     until(page, lambda: str(ROWS - 1) in text(page, "main tbody tr:last-child td"))
     go(page, "rows", order="id", descending="1", limit="5")
-    until(page, lambda: text(page, "main tbody td") == str(ROWS - 1))
+    until(page, lambda: text(page, FIRST) == str(ROWS - 1))
     assert len(rows(page)) == 5
     go(page, "rows", filter="id < 5")
     until(page, lambda: "1 to 4 of 4" in text(page, "#where"))
-    until(page, lambda: text(page, "main tbody tr td:nth-child(2)") == "null")
+    until(page, lambda: text(page, "main tbody tr td:nth-child(3)") == "null")
 
 
-def test_words_of_a_filter_are_completed(page):
+def test_filters_are_completed_by_keyboard(page):
     go(page, "rows")
-    box = until(page, lambda: page.find_element(By.NAME, "filter"))
     until(page, lambda: rows(page))
     box = page.find_element(By.NAME, "filter")
-    box.send_keys("id > 3 AND pri")
-    offered = [
-        option.get_attribute("value")
-        for option in page.find_elements(By.CSS_SELECTOR, "#completions option")
-    ]
-    assert "id > 3 AND price" in offered
+    box.send_keys("id < 7 AND pri")
+    assert options(page) == ["price"]
+    assert box.get_attribute("aria-expanded") == "true"
+    box.send_keys(Keys.TAB)
+    assert box.get_attribute("value") == "id < 7 AND price"
+    box.send_keys(" >= 0 AND fac", Keys.ARROW_DOWN, Keys.ENTER)
+    assert box.get_attribute("value").endswith(" AND facts.color")
+    # Nothing is completed within a text, and a complete word is submitted by Enter.
+    box.send_keys(" = 'pri")
+    assert options(page) == []
+    box.send_keys("' OR kind", Keys.ENTER)
+    assert "OR kind" in until(page, lambda: text(page, "pre.error"))
+
+
+def test_sql_is_completed_and_run_by_keyboard(page):
+    go(page, "sql", table="sounds.lance")
+    box = until(page, lambda: page.find_element(By.NAME, "query"))
+    box.clear()
+    box.send_keys("sel", Keys.ENTER, " two", Keys.TAB, " FROM dat", Keys.ESCAPE)
+    assert options(page) == []
+    box.send_keys("as", Keys.ENTER, " WHERE ", Keys.CONTROL + " ")
+    assert "dataset" in options(page)
+    press(page, Keys.ESCAPE, "id = 2")
+    assert box.get_attribute("value") == 'SELECT "two words" FROM dataset WHERE id = 2'
+    press(page, Keys.CONTROL + Keys.ENTER)
+    until(page, lambda: text(page, "main tbody td") == "b")
 
 
 def test_an_error_in_a_filter_points_at_its_place(page):
@@ -187,7 +256,7 @@ def test_images_vectors_and_nested_values_are_shown(page):
     go(page, "rows", limit="3")
     until(page, lambda: len(rows(page)) == 3)
     picture = page.find_element(By.CSS_SELECTOR, "main td img")
-    until(page, lambda: page.execute_script("return arguments[0].naturalWidth", picture) == 1)
+    until(page, lambda: page.execute_script(WIDTH, picture) == 1)
     assert page.find_elements(By.CSS_SELECTOR, "main td svg.spark polyline")
     rows(page)[0].click()
     until(page, lambda: "sizes" in text(page, "#detail"))
@@ -195,23 +264,68 @@ def test_images_vectors_and_nested_values_are_shown(page):
     page.find_element(By.ID, "close").click()
 
 
+def test_blobs_are_thumbnails_and_players_in_rows_and_in_the_panel(page):
+    go(page, "rows", table="sounds.lance", order="price")
+    until(page, lambda: len(rows(page)) == 5)
+    for place in ("main", "#detail"):
+        if place == "#detail":
+            rows(page)[0].click()
+        picture = until(page, lambda at=place: page.find_element(By.CSS_SELECTOR, f"{at} img"))
+        until(page, lambda shown=picture: page.execute_script(WIDTH, shown) == 1)
+    page.find_element(By.ID, "close").click()
+    sound = page.find_element(By.CSS_SELECTOR, "main audio")
+    page.execute_script("arguments[0].load(); arguments[0].preload = 'auto'", sound)
+    until(page, lambda: page.execute_script("return arguments[0].duration", sound) == 0.1)
+    go(page, "sql", table="animals.lance", query="SELECT photo FROM dataset LIMIT 1")
+    picture = until(page, lambda: page.find_element(By.CSS_SELECTOR, "main td img"))
+    until(page, lambda: page.execute_script(WIDTH, picture) == 1)
+
+
 def test_rows_are_reached_by_keyboard(page):
     go(page, "rows", limit="4")
     until(page, lambda: len(rows(page)) == 4)
     page.execute_script("arguments[0].focus()", rows(page)[0])
-    page.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
-    page.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
-    page.switch_to.active_element.send_keys(Keys.ENTER)
+    press(page, Keys.ARROW_DOWN)
+    press(page, Keys.ARROW_DOWN)
+    press(page, Keys.ENTER)
     until(page, lambda: "fox number 2" in text(page, "#detail"))
-    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    press(page, Keys.ARROW_RIGHT)
+    until(page, lambda: "fox number 4" in text(page, "#detail"))
+    press(page, Keys.ESCAPE)
     until(page, lambda: not page.find_element(By.ID, "details").is_displayed())
+    assert "fox number 2" in page.switch_to.active_element.text
+
+
+def test_widths_of_columns_are_dragged_set_by_keys_and_remembered(page):
+    def width():
+        return page.execute_script(
+            "return document.querySelector('main th:nth-child(2)').offsetWidth"
+        )
+
+    go(page, "rows", limit="3")
+    until(page, lambda: len(rows(page)) == 3)
+    handle = page.find_element(By.CSS_SELECTOR, "main th:nth-child(2) .resize")
+    before = width()
+    ActionChains(page).drag_and_drop_by_offset(handle, 100, 0).perform()
+    dragged = width()
+    assert abs(dragged - before - 100) <= 12
+    handle.send_keys(Keys.ARROW_RIGHT)
+    assert width() == dragged + 16
+    page.refresh()
+    until(page, lambda: len(rows(page)) == 3)
+    assert width() == dragged + 16
+    page.find_element(By.CSS_SELECTOR, "main th:nth-child(2) .resize").send_keys(Keys.HOME)
+    assert width() == before
+    go(page, "rows", table="sounds.lance")
+    until(page, lambda: len(rows(page)) == 5)
+    assert page.execute_script("return localStorage.getItem('widths sounds.lance')") is None
 
 
 def test_texts_and_vectors_are_searched_together_and_alone(page):
     go(page, "search", text="number 17")
     until(page, lambda: rows(page) and "fox number 17" in text(page, "main tbody"))
     go(page, "search", column="vector", row="5")
-    until(page, lambda: rows(page) and text(page, "main tbody td") == "5")
+    until(page, lambda: rows(page) and text(page, FIRST) == "5")
     vector = ",".join(["0.5"] * 16)
     go(page, "search", text="number 17", column="vector", vector=vector)
     until(page, lambda: rows(page))
@@ -227,17 +341,60 @@ def test_versions_are_a_line_with_tags_and_differences(page):
     until(page, lambda: text(page, "#difference"))
 
 
-def test_bytes_indices_and_plans_are_shown(page):
+def test_changed_rows_of_versions_are_a_table(page):
+    go(page, "versions", table="sounds.lance", begin="1", end="4")
+    until(page, lambda: page.find_elements(By.ID, "changes"))
+    kinds = {row.get_attribute("class"): row for row in rows(page)[:4]}
+    assert set(kinds) == {"added", "removed", "changed"}
+    cell = kinds["changed"].find_element(By.CSS_SELECTOR, "td.changed")
+    assert cell.find_element(By.TAG_NAME, "del").text == "2"
+    assert cell.find_element(By.TAG_NAME, "ins").text == "12"
+    assert len(kinds["changed"].find_elements(By.CSS_SELECTOR, "td.changed")) == 1
+    assert "data file" in page.find_element(By.ID, "difference").get_attribute("textContent")
+
+
+def test_an_older_version_is_opened_with_links_that_name_it(page):
+    go(page, "versions", table="sounds.lance")
+    button = "//button[@aria-label='Open version 1']"
+    until(page, lambda: page.find_elements(By.XPATH, button))
+    page.find_element(By.XPATH, button).click()
+    until(page, lambda: "version 1," in text(page, "#summary") and len(rows(page)) == 4)
+    assert "at=1" in rows(page)[0].find_element(By.TAG_NAME, "a").get_attribute("href")
+    page.refresh()
+    until(page, lambda: "version 1," in text(page, "#summary"))
+    assert page.find_element(By.ID, "at").get_attribute("value") == "1"
+
+
+def test_bytes_indices_and_health_are_shown(page):
     go(page, "pages")
     until(page, lambda: len(page.find_elements(By.CSS_SELECTOR, ".map")) >= 6)
+    page.find_element(By.CSS_SELECTOR, "main summary").click()
+    until(page, lambda: "miniblock" in text(page, "main tbody"))
     go(page, "indices")
     until(page, lambda: "vector_idx" in text(page, "main"))
     page.find_element(By.XPATH, "//button[text()='Measure recall']").click()
-    until(page, lambda: "recall=" in text(page, "main"))
-    go(page, "plan", filter="id > 3", measure="1")
-    until(page, lambda: "measured" in text(page, "#plan"))
+    until(page, lambda: "recall at" in text(page, "main"))
     go(page, "health", level="decode")
     until(page, lambda: text(page, "#healthy"))
+    assert "unindexed rows" not in text(page, "main")
+    assert "fragments" in text(page, "main")
+
+
+def test_plans_are_trees_of_steps(page):
+    go(page, "plan", filter="id > 3", measure="1", columns='["id", "name"]')
+    until(page, lambda: "measured: rows=" in text(page, "#measured"))
+    steps = page.find_elements(By.CSS_SELECTOR, "#plan details.step")
+    assert [step.find_element(By.TAG_NAME, "strong").text for step in steps][-2:] == [
+        "LanceRead",
+        "Version",
+    ]
+    assert page.find_elements(By.CSS_SELECTOR, "#plan .time")
+    assert "Columns (2 of 7)" in text(page, "#columns")
+    inner = page.find_element(By.CSS_SELECTOR, "#plan .step .step")
+    assert inner.is_displayed()
+    page.execute_script("arguments[0].focus()", steps[0].find_element(By.TAG_NAME, "summary"))
+    press(page, Keys.ENTER)
+    until(page, lambda: not inner.is_displayed())
 
 
 def test_a_change_is_previewed_and_then_applied(page, shop):
@@ -265,11 +422,18 @@ def test_tables_are_listed_with_their_sizes(page):
 
 def test_columns_have_histograms_frequent_values_and_facets(page):
     go(page, "statistics")
-    until(page, lambda: page.find_elements(By.CSS_SELECTOR, ".statistics .bars span"))
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, ".statistics .bars button"))
     assert f"all {ROWS - 1:,} rows" in text(page, "#sample")
-    assert "14.3 % null" in page.find_element(By.XPATH, "//section[h2='name']").text
-    page.find_element(By.XPATH, "//section[h2='kind']//button[text()='red']").click()
+    assert "14.3 % null" in page.find_element(By.XPATH, "//section[h2[contains(., 'name')]]").text
+    page.find_element(By.XPATH, "//section[h2[contains(., 'kind')]]//button[text()='red']").click()
     until(page, lambda: f"of {ROWS // 2:,}" in text(page, "#where"))
+    go(page, "statistics", filter="kind = 'red'")
+    until(page, lambda: f"all {ROWS // 2:,} rows that match" in text(page, "#sample"))
+    bar = page.find_element(By.CSS_SELECTOR, ".bars button")
+    page.execute_script("arguments[0].focus()", bar)
+    press(page, Keys.ARROW_RIGHT)
+    press(page, Keys.ENTER)
+    until(page, lambda: "of 50" in text(page, "#where"))
 
 
 def test_sql_runs_and_shows_errors_in_place(page):
@@ -284,7 +448,7 @@ def test_sql_runs_and_shows_errors_in_place(page):
 def test_rows_are_exported_with_the_filter_and_columns_of_the_page(page, address):
     go(page, "rows", filter="id < 5", columns='["id", "name"]')
     until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#exports a"))
-    assert len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 2
+    assert len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 3
     links = page.find_elements(By.CSS_SELECTOR, "#exports a")
     queries = {link.text: urlsplit(link.get_attribute("href")) for link in links}
     assert set(queries) == {"CSV", "JSON", "PARQUET", "ARROW"}
@@ -304,20 +468,51 @@ def test_columns_are_chosen(page):
     for box in page.find_elements(By.CSS_SELECTOR, "#columns input")[1:]:
         box.click()
     page.find_element(By.XPATH, "//details[@id='columns']//button").click()
-    until(page, lambda: len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 1)
+    until(page, lambda: len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 2)
 
 
 def test_a_row_has_neighbors_an_address_and_similar_rows(page):
     go(page, "rows", limit="3")
     until(page, lambda: len(rows(page)) == 3)
+    assert text(page, "main th.id") == "row address"
     rows(page)[0].click()
-    until(page, lambda: "Row address 0" in text(page, "#row-address"))
+    until(page, lambda: text(page, "#row-link") == "row address 0")
     assert not page.find_element(By.ID, "previous-row").is_enabled()
     page.find_element(By.ID, "next-row").click()
-    until(page, lambda: "Row address 1" in text(page, "#row-address"))
+    until(page, lambda: text(page, "#row-link") == "row address 1")
+    assert focused(page, "id") == "next-row"
     assert "fox number 1" in text(page, "#detail")
     page.find_element(By.XPATH, "//button[text()='Similar rows']").click()
-    until(page, lambda: rows(page) and text(page, "main tbody td") == "1")
+    until(page, lambda: rows(page) and text(page, FIRST) == "1")
+
+
+def test_stable_row_ids_are_shown_and_linked(page):
+    go(page, "rows", table="sounds.lance", filter="id = 2")
+    until(page, lambda: len(rows(page)) == 1)
+    assert text(page, "main th.id") == "row id"
+    page.find_element(By.CSS_SELECTOR, "main td.id a").click()
+    until(page, lambda: text(page, "#row #row-link") == "row id 1")
+    assert "12" in text(page, "#row")
+    go(page, "row", table="sounds.lance", row="77")
+    assert "no row with the row id 77" in until(page, lambda: text(page, "pre.error"))
+
+
+def test_a_row_is_copied_without_rounding_and_in_full(page, address):
+    permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
+    granted = {"origin": origin, "permissions": permissions}
+    page.execute_cdp_cmd("Browser.grantPermissions", granted)
+    read = "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](`${error}`))"
+    for row, expected in ((0, {"id": 2**53 + 1}), (3, {"two words": "d" * 5000})):
+        go(page, "row", table="sounds.lance", row=str(row))
+        until(page, lambda: page.find_elements(By.ID, "copy"))
+        page.find_element(By.ID, "copy").click()
+        until(page, lambda: "Copied" in text(page, "#row"))
+        copied = json.loads(page.execute_async_script(read))
+        assert expected.items() <= copied.items()
+    assert "d" * 2001 not in text(page, "#row")
+    page.find_element(By.XPATH, "//button[contains(., 'Show all 5,000 characters')]").click()
+    until(page, lambda: "d" * 5000 in text(page, "#row"))
 
 
 def test_encodings_have_short_names_and_changes_only_their_fields(page):
@@ -337,28 +532,91 @@ def test_encodings_have_short_names_and_changes_only_their_fields(page):
 def test_a_row_that_does_not_exist_is_an_error_in_json(address):
     query = urlencode({"table": "animals.lance", "column": "vector", "row": "99999999"})
     status, told = reply(address, f"/api/search?{query}")
-    assert status >= 400
+    assert status == 404
     assert json.loads(told)["error"]
 
 
-def test_the_page_fits_a_phone_and_darkens(page):
+def test_views_are_chosen_by_keyboard(page):
+    go(page, "rows")
+    until(page, lambda: rows(page))
+    page.execute_script("document.getElementById('view-rows').focus()")
+    press(page, Keys.END)
+    press(page, Keys.ARROW_LEFT)
+    press(page, Keys.ENTER)
+    until(page, lambda: text(page, "#healthy"))
+    assert page.find_element(By.ID, "view-health").get_attribute("aria-selected") == "true"
+    tabs = page.find_elements(By.CSS_SELECTOR, "#views button")
+    assert [tab.get_attribute("tabindex") for tab in tabs].count("0") == 1
+
+
+# Each view with the selector of its contents.
+VIEWS = [
+    ("tables", {}, "main tbody tr"),
+    ("rows", {}, "main tbody tr"),
+    ("row", {"row": "5"}, "#row section"),
+    ("statistics", {}, ".bars"),
+    ("sql", {"query": "SELECT * FROM dataset LIMIT 5"}, "main tbody tr"),
+    ("search", {"text": "number 17"}, "main tbody tr"),
+    ("schema", {}, "main tbody tr"),
+    ("versions", {"begin": "1", "end": "4"}, "#difference"),
+    ("versions", {"t": "sounds.lance", "begin": "1", "end": "4"}, "#changes"),
+    ("pages", {}, ".map"),
+    ("indices", {}, "main section"),
+    ("plan", {"filter": "id > 3 AND name = 'a'", "measure": "1"}, "#measured"),
+    ("health", {}, "#healthy"),
+    ("change", {}, "#outcome"),
+]
+
+
+@pytest.mark.parametrize(("view", "given", "ready"), VIEWS)
+def test_every_view_fits_a_phone_and_is_used_by_keyboard(page, view, given, ready):
     page.set_window_size(390, 800)
     try:
-        go(page, "rows")
-        until(page, lambda: rows(page))
-        wide = "return document.documentElement.scrollWidth <= window.innerWidth"
-        assert page.execute_script(wide)
-        go(page, "statistics")
-        until(page, lambda: page.find_elements(By.CSS_SELECTOR, ".bars"))
-        assert page.execute_script(wide)
-        go(page, "rows")
-        until(page, lambda: rows(page))
-        ground = "return getComputedStyle(document.body).backgroundColor"
-        light = page.execute_script(ground)
-        page.find_element(By.ID, "theme").click()
-        assert page.execute_script(ground) != light
+        go(page, view, **{"table": given.get("t", "animals.lance"), **given})
+        until(page, lambda: page.find_elements(By.CSS_SELECTOR, ready))
+        assert page.execute_script(OVERFLOWING) == []
+        # The tab key reaches the contents, and everything that a click changes has a focus.
+        page.execute_script("document.getElementById('main').focus()")
+        unreachable = page.execute_script(
+            "return [...document.querySelectorAll('main :is(button, input, select, summary, a)')]"
+            ".filter((each) => each.checkVisibility() && each.tabIndex < 0 && !each.disabled"
+            " && !each.closest('.bars, tbody')).map((each) => each.outerHTML)"
+        )
+        assert unreachable == []
+        unnamed = page.execute_script(
+            "return [...document.querySelectorAll('main :is(input, select, textarea)')]"
+            ".filter((each) => !each.labels.length).map((each) => each.outerHTML)"
+        )
+        assert unnamed == []
+        if page.find_elements(By.CSS_SELECTOR, "main tbody tr[tabindex]"):
+            assert page.execute_script(
+                "return document.querySelectorAll('main tbody tr[tabindex=\"0\"]').length"
+            )
     finally:
         page.set_window_size(1280, 900)
+
+
+def test_the_panel_of_a_row_fits_a_phone(page):
+    page.set_window_size(390, 800)
+    try:
+        go(page, "rows", limit="3")
+        until(page, lambda: len(rows(page)) == 3)
+        rows(page)[1].click()
+        until(page, lambda: "fox number 1" in text(page, "#detail"))
+        dialog = page.find_element(By.ID, "details")
+        assert dialog.size["width"] <= 390
+        inside = "return arguments[0].scrollWidth <= arguments[0].clientWidth"
+        assert page.execute_script(inside, dialog)
+        press(page, Keys.ESCAPE)
+    finally:
+        page.set_window_size(1280, 900)
+
+
+def test_the_page_darkens(page):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    light = page.execute_script(ground)
+    page.find_element(By.ID, "theme").click()
+    assert page.execute_script(ground) != light
 
 
 def reply(address, path, method="GET", token=True, **headers):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lancelet.cli.scan_arguments import SCAN_OPTIONS
 from lancelet.errors import InvalidInputError
@@ -12,6 +13,8 @@ from lancelet.errors import InvalidInputError
 if TYPE_CHECKING:
     from lancelet.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
+
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +85,7 @@ def parse_version(text: str | None) -> VersionLike | datetime:
     """
     if text is None:
         return None
-    if text.isdigit():
+    if _NUMBER.fullmatch(text):
         return int(text)
     if text[:1].isdigit() and "-" in text:
         try:
@@ -92,6 +95,6 @@ def parse_version(text: str | None) -> VersionLike | datetime:
     branch, separator, number = text.partition(":")
     if not separator:
         return text
-    if number and not number.isdigit():
+    if number and not _NUMBER.fullmatch(number):
         raise InvalidInputError("the version of a branch must be a number", found=text)
     return (branch, int(number) if number else None)

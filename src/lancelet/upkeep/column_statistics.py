@@ -13,6 +13,7 @@ column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +38,13 @@ from lancelet.values import dataclass
 _REGISTER_BITS: Final = 12
 _REGISTERS: Final = 1 << _REGISTER_BITS
 _BIAS: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
+
+
+class Source(Enum):
+    """Where statistics are stored."""
+
+    ZONES = "zone statistics"
+    INDEX = "an index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,14 @@ def column_statistics(
     return [_compute_statistics(snapshot, name, distinct=distinct) for name in names]
 
 
+def stored_statistics(snapshot: Snapshot, name: str) -> tuple[Source, ColumnStatistics] | None:
+    """Return statistics that require no reads of values, with their source, or None."""
+    field = snapshot.schema.field_by_path(name)
+    source, parts = _stored_parts(snapshot, name, field)
+    known = [part for part in parts if part is not None]
+    return None if None in parts else (source, _summarize(snapshot, name, field, known, None))
+
+
 def fragment_bounds(
     snapshot: Snapshot, fragment: Fragment, name: str
 ) -> tuple[int, pa.Scalar, pa.Scalar] | None:
@@ -103,6 +119,12 @@ def _compute_statistics(snapshot: Snapshot, name: str, *, distinct: bool) -> Col
     field = snapshot.schema.field_by_path(name)
     sketch = _Distinct() if distinct and _is_hashable(field.arrow_type) else None
     parts = list(_fragment_statistics(snapshot, name, field, sketch))
+    return _summarize(snapshot, name, field, parts, sketch)
+
+
+def _summarize(
+    snapshot: Snapshot, name: str, field: Field, parts: Sequence[_Part], sketch: _Distinct | None
+) -> ColumnStatistics:
     bounds = [part.bounds for part in parts if len(part.bounds)]
     minimum, maximum = _min_max(pa.concat_arrays(bounds)).to_pylist() if bounds else (None, None)
     return ColumnStatistics(
@@ -124,15 +146,25 @@ def _fragment_statistics(
         for fragment in snapshot.fragments:
             yield _from_values(snapshot, fragment, name, sketch)
         return
+    _, parts = _stored_parts(snapshot, name, field)
+    if None not in parts:
+        yield from (part for part in parts if part is not None)
+        return
+    for fragment, part in zip(snapshot.fragments, parts, strict=True):
+        yield part or _from_values(snapshot, fragment, name, None)
+
+
+def _stored_parts(
+    snapshot: Snapshot, name: str, field: Field
+) -> tuple[Source, Sequence[_Part | None]]:
+    """Return the statistics of an index on all rows, or of the zones of each fragment."""
     from_zones = [_from_zones(snapshot, fragment, field) for fragment in snapshot.fragments]
     if None in from_zones:
         path = tuple(each.name for each in snapshot.schema.fields_on_path(name))
         by_index = bounds_by_index(snapshot, path)
         if by_index is not None:
-            yield _Part(*by_index)
-            return
-    for fragment, part in zip(snapshot.fragments, from_zones, strict=True):
-        yield part or _from_values(snapshot, fragment, name, None)
+            return Source.INDEX, [_Part(*by_index)]
+    return Source.ZONES, from_zones
 
 
 def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part | None:

@@ -1,13 +1,15 @@
 """The HTTP server of the viewer: loopback only, with a token per server.
 
 The printed address contains the token, which the server sets as a cookie (SameSite=Strict).
-`lancelet.http_server` describes the checks and limits of requests.
+`lancelet.http_server` describes the checks and limits of requests. All responses are JSON, except
+for the files of the page, exports and binary values.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -16,40 +18,56 @@ from urllib.parse import quote
 from lancelet import surroundings
 from lancelet.cli.exit_codes import ExitCode, exit_code_of
 from lancelet.cli.output import json_value
-from lancelet.cli.viewer import tables
-from lancelet.cli.viewer.tables import Shown
+from lancelet.cli.viewer import history, internals, rows, tables
+from lancelet.cli.viewer.tables import Download, Shown
 from lancelet.errors import LanceletError
 from lancelet.http_server import HttpServer, Limits, Request, Response
 
 _FILES: Final = Path(__file__).parent / "page"
 _COOKIE: Final = "lancelet_token"
-_PAGE: Final = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/viewer.js": ("viewer.js", "text/javascript; charset=utf-8"),
-    "/viewer.css": ("viewer.css", "text/css; charset=utf-8"),
-}
+_MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_PAGE: Final = (
+    "index.html",
+    "viewer.css",
+    "viewer.js",
+    "base.js",
+    "values.js",
+    "widgets.js",
+)
 _STATUS: Final = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNSUPPORTED: 403}
 _READS: Final = (
     tables.list_tables,
     tables.overview,
     tables.describe,
-    tables.statistics,
-    tables.sql,
-    tables.rows,
-    tables.search,
-    tables.versions,
-    tables.difference,
-    tables.pages,
-    tables.indices,
-    tables.recall,
-    tables.plan,
-    tables.check,
+    rows.rows,
+    rows.row,
+    rows.blob,
+    rows.search,
+    rows.sql,
+    rows.statistics,
+    rows.export,
+    history.versions,
+    history.difference,
+    internals.pages,
+    internals.indices,
+    internals.recall,
+    internals.plan,
+    internals.health,
 )
 
-Answer = Callable[[Shown, Mapping[str, str]], dict[str, Any]]
+Answer = Callable[[Shown, Mapping[str, str]], dict[str, Any] | Download]
+
+
+def _page(name: str) -> Answer:
+    kind = f"{_MEDIA_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+    return lambda _shown, _request: Download((_FILES / name).read_bytes(), kind)
+
+
 _ANSWERS: Final[Mapping[str, tuple[str, Answer]]] = {
     "/api/change": ("POST", tables.change),
     **{f"/api/{answer.__name__}": ("GET", answer) for answer in _READS},
+    **{f"/{name}": ("GET", _page(name)) for name in _PAGE},
+    "/": ("GET", _page("index.html")),
 }
 
 
@@ -57,12 +75,14 @@ def server_of(shown: Shown, port: int = 0, limits: Limits | None = None) -> tupl
     """Return a server that shows tables to requests with its token, and the token."""
     token = surroundings.new_token()
 
-    def answer(request: Request) -> Response:
-        return _answer(shown, request)
-
     # Requests have no bodies; all arguments are in the URL.
     server = HttpServer(
-        answer, token=token, port=port, cookie=_COOKIE, media_types=(), limits=limits
+        partial(answer, shown),
+        token=token,
+        port=port,
+        cookie=_COOKIE,
+        media_types=(),
+        limits=limits,
     )
     return server, token
 
@@ -78,33 +98,36 @@ def serve(shown: Shown, port: int, started: Callable[[str], None]) -> None:
         server.wait()
 
 
-def _answer(shown: Shown, request: Request) -> Response:
-    if request.path in _PAGE or request.path in {"/api/image", "/api/export"}:
-        method = "GET"
-    elif request.path in _ANSWERS:
-        method, _ = _ANSWERS[request.path]
-    else:
-        return Response(HTTPStatus.NOT_FOUND, b"Not Found", "text/plain")
+def answer(shown: Shown, request: Request) -> Response:
+    """Return the response to a request; every error is a JSON object."""
+    if request.path not in _ANSWERS:
+        return _error(HTTPStatus.NOT_FOUND, f"unknown path {request.path}", "NotFoundError")
+    method, function = _ANSWERS[request.path]
     if request.method != method:
-        return Response(
-            HTTPStatus.METHOD_NOT_ALLOWED, b"Method Not Allowed", "text/plain", {"Allow": method}
-        )
-    if request.path in _PAGE:
-        name, kind = _PAGE[request.path]
-        return Response(HTTPStatus.OK, (_FILES / name).read_bytes(), kind)
+        message = f"the path accepts {method} only"
+        return _error(HTTPStatus.METHOD_NOT_ALLOWED, message, "MethodNotAllowed", {"Allow": method})
     try:
-        if request.path == "/api/image":
-            return Response(HTTPStatus.OK, *tables.image(shown, request.query))
-        if request.path == "/api/export":
-            data, kind, name = tables.export(shown, request.query)
-            attached = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-            return Response(HTTPStatus.OK, data, kind, attached)
-        found = _ANSWERS[request.path][1](shown, request.query)
-    except LanceletError as error:
-        content = {"error": str(error), "kind": type(error).__name__}
-        status = _STATUS.get(exit_code_of(error), 500)
-        return Response(status, json.dumps(content).encode())
-    except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
-        content = {"error": str(error), "kind": type(error).__name__}
-        return Response(HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps(content).encode())
-    return Response(HTTPStatus.OK, json.dumps(found, default=json_value).encode())
+        return _response(function(shown, request.query))
+    except Exception as error:  # noqa: BLE001 - the edge of the process
+        failure = error
+    kind = type(failure).__name__
+    if isinstance(failure, LanceletError):
+        return _error(_STATUS.get(exit_code_of(failure), 500), str(failure), kind)
+    return _error(HTTPStatus.INTERNAL_SERVER_ERROR, f"{kind}: {failure}", kind)
+
+
+def _response(found: dict[str, Any] | Download) -> Response:
+    if not isinstance(found, Download):
+        data = json.dumps(found, default=json_value, allow_nan=False).encode()
+        return Response(HTTPStatus.OK, data)
+    headers = {}
+    if found.file_name is not None:
+        name = quote(found.file_name, safe="")
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
+    return Response(HTTPStatus.OK, found.data, found.media_type, headers)
+
+
+def _error(
+    status: int, message: str, kind: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    return Response(status, json.dumps({"error": message, "kind": kind}).encode(), headers=headers)

@@ -3,14 +3,17 @@
     price   float    nulls 0 %    0.01 .. 99.5    histogram of 20 bins
     city    string   nulls 2 %    8 values        Rome 310, Oslo 280, ...
 
-Large tables are sampled: rows are evenly spaced, and the response states their number.
+Nulls and bounds of large tables are those of zone statistics or an index, if possible. Histograms
+and frequent values require values, so large tables are sampled: one random row of each of 10,000
+equal ranges. An index that covers all rows counts frequent values exactly.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
+from collections.abc import Callable
+from datetime import date, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -18,25 +21,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.dataset import LanceDataset
+from lancelet.errors import LanceletError
+from lancelet.expr.expression import quote_name
+from lancelet.upkeep.column_statistics import stored_statistics
 
 SAMPLE_ROWS: Final = 10_000
+FRAGMENTS_MAX: Final = 256
+"""Zone statistics of more fragments take too many requests."""
+
 _BINS: Final = 20
 _TOP: Final = 8
 _TEXT_MAX: Final = 60
+_COUNTING: Final = frozenset({"BITMAP", "BTREE"})
 
 
-def column_statistics(table: LanceDataset) -> dict[str, Any]:
-    """Return statistics of the plain columns of a version, from a sample of its rows."""
-    names = [field.name for field in table.schema if is_summarized(field.type)]
-    total = table.count_rows()
+def column_statistics(table: LanceDataset, condition: str | None = None) -> dict[str, Any]:
+    """Return statistics of the plain columns of a version, from a sample of its rows.
+
+    Of more rows that match a filter, the first ones are the sample.
+    """
+    fields = [field for field in table.schema if is_summarized(field.type)]
+    names = [field.name for field in fields]
+    total = table.count_rows(condition)
     if not names or not total:
         return {"columns": [], "sampled": 0, "rows": total}
-    if total <= SAMPLE_ROWS:
-        sample = table.to_table(columns=names)
+    is_whole = total <= SAMPLE_ROWS
+    if condition is not None or is_whole:
+        sample = table.to_table(columns=names, filter=condition, limit=SAMPLE_ROWS)
     else:
-        rows = np.linspace(0, total - 1, SAMPLE_ROWS).astype(np.int64)
+        # Random distances, because columns can be periodic.
+        steps = np.arange(SAMPLE_ROWS) + np.random.default_rng(0).random(SAMPLE_ROWS)
+        rows = (steps * (total / SAMPLE_ROWS)).astype(np.int64)
         sample = table.take(rows.tolist(), columns=names)
-    found = [_statistics(name, sample[name].combine_chunks()) for name in names]
+    found = [_of_values(name, sample[name].combine_chunks()) for name in names]
+    if condition is None and not is_whole:
+        for each in found:
+            _use_stored(table, each)
     return {"columns": found, "sampled": sample.num_rows, "rows": total}
 
 
@@ -47,68 +67,144 @@ def is_summarized(data_type: pa.DataType) -> bool:
     return bool(is_text or is_plain or pa.types.is_dictionary(data_type))
 
 
-def _statistics(name: str, values: pa.Array) -> dict[str, Any]:
+def _use_stored(table: LanceDataset, found: dict[str, Any]) -> None:
+    """Replace nulls, bounds and counts of a sample by those that are stored for all rows."""
+    snapshot, name = table.snapshot, found["name"]
+    if len(snapshot.fragments) <= FRAGMENTS_MAX:
+        with contextlib.suppress(LanceletError):  # a damaged index leaves the sample
+            stored = stored_statistics(snapshot, name)
+            if stored is not None:
+                source, exact = stored
+                found |= {"source": source.value, "nulls": exact.null_count / exact.num_rows}
+                if exact.minimum is not None:
+                    found |= {"min": _short(exact.minimum), "max": _short(exact.maximum)}
+    kinds = {
+        index.index_type.upper()
+        for index in table.describe_indices()
+        if index.field_names == [name] and index.num_rows_indexed == snapshot.num_rows
+    }
+    if "top" in found and not kinds.isdisjoint(_COUNTING):
+        for each in found["top"]:
+            if each["filter"] is not None:
+                each["count"] = table.count_rows(each["filter"])
+        found["top"].sort(key=lambda each: -each["count"])
+        found["counted_by"] = "an index"
+
+
+def _of_values(name: str, values: pa.Array) -> dict[str, Any]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     present = values.drop_null()
     found: dict[str, Any] = {
         "name": name,
+        "type": str(values.type),
         "nulls": values.null_count / max(1, len(values)),
         "distinct": pc.count_distinct(present).as_py(),
     }
+    if values.null_count:
+        found["null_filter"] = f"{quote_name(name)} IS NULL"
     if not len(present):
         return found
     if not pa.types.is_boolean(values.type):
         with contextlib.suppress(pa.ArrowNotImplementedError):  # a type without an order in Arrow
-            bounds = pc.min_max(present).as_py()
-            found |= {"min": _short(bounds["min"]), "max": _short(bounds["max"])}
-    is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-    if is_number and found["distinct"] > _TOP:
-        numbers = present.to_numpy(zero_copy_only=False).astype(np.float64)
-        numbers = numbers[np.isfinite(numbers)]
-        if len(numbers):
-            with np.errstate(over="ignore"):
-                span = numbers.max() - numbers.min()
-            steps = np.spacing(np.abs(numbers).max()) * _BINS
-            if not steps < span < np.inf:
-                return found  # the bins would have no width
-            counts, edges = np.histogram(numbers, bins=_BINS)
-            labels = [f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(edges)]
-            found["histogram"] = [
-                {"label": label, "count": count}
-                for label, count in zip(labels, counts.tolist(), strict=True)
-            ]
-        return found
+            bounds = pc.min_max(present)
+            found |= {"min": _short(_value(bounds["min"])), "max": _short(_value(bounds["max"]))}
+    if found["distinct"] > _TOP and _is_measured(values.type):
+        histogram = _histogram(name, present)
+        return found if histogram is None else found | {"histogram": histogram}
     if found["distinct"] == len(present) > _TOP:
         return found  # no value is frequent
     counted = pc.value_counts(present)
     order = np.argsort(-counted.field("counts").to_numpy(), kind="stable")[:_TOP]
     top = counted.take(pa.array(order))
     found["top"] = [
-        {"label": _short(value), "count": count, "filter": _condition(name, value)}
-        for value, count in zip(
-            top.field("values").to_pylist(), top.field("counts").to_pylist(), strict=True
-        )
+        {"label": _short(_value(value)), "count": count, "filter": _condition(name, _value(value))}
+        for value, count in zip(top.field("values"), top.field("counts").to_pylist(), strict=True)
     ]
     return found
+
+
+def _is_measured(data_type: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
+    is_moment = pa.types.is_date(data_type) or pa.types.is_timestamp(data_type)
+    return bool(is_number or is_moment)
+
+
+def _histogram(name: str, present: pa.Array) -> list[dict[str, Any]] | None:
+    """Return the bins of numbers, dates or timestamps with their filters; None if they overlap."""
+    data_type = present.type
+    is_number = pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
+    if not is_number:
+        present = present.cast(pa.int32() if pa.types.is_date32(data_type) else pa.int64())
+    numbers = present.to_numpy(zero_copy_only=False).astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return None
+    with np.errstate(over="ignore"):
+        span = numbers.max() - numbers.min()
+    if not np.spacing(np.abs(numbers).max()) * _BINS < span < np.inf:
+        return None  # the bins would have no width
+    counts, edges = np.histogram(numbers, bins=_BINS)
+    show, literal = _edge_texts(data_type, edges)
+    quoted = quote_name(name)
+    bins = []
+    for bin_number, count in enumerate(counts.tolist()):
+        low, high = bin_number, bin_number + 1
+        until = "<=" if high == _BINS else "<"
+        first, last = literal(low), literal(high)
+        bins.append(
+            {
+                "label": f"{show(low)} to {show(high)}",
+                "count": count,
+                "filter": None
+                if first is None
+                else f"{quoted} >= {first} AND {quoted} {until} {last}",
+            }
+        )
+    return bins
+
+
+def _edge_texts(
+    data_type: pa.DataType, edges: np.ndarray[Any, np.dtype[np.float64]]
+) -> tuple[Callable[[int], str], Callable[[int], str | None]]:
+    """Return the label and the SQL literal of an edge by its number."""
+    if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
+        return lambda at: f"{edges[at]:.4g}", lambda at: repr(float(edges[at]))
+    stored = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
+    texts = pa.array(np.ceil(edges).astype(np.int64)).cast(stored).cast(data_type).cast(pa.string())
+    if pa.types.is_date(data_type):
+        return lambda at: texts[at].as_py(), lambda at: f"DATE '{texts[at].as_py()}'"
+    if data_type.tz is not None:
+        return lambda at: texts[at].as_py(), lambda _: None
+    return lambda at: texts[at].as_py(), lambda at: f"TIMESTAMP '{texts[at].as_py()}'"
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):  # a timestamp that Python cannot represent
+        return scalar.cast(pa.string()).as_py()
 
 
 def _condition(name: str, value: object) -> str | None:
     """Return the SQL filter of a value, or None for types without a simple literal.
 
-    >>> _condition("name", "it's"), _condition("x", 0.1), _condition("x", None)
-    ("`name` = 'it''s'", '`x` = 0.1', None)
+    >>> _condition("name", "it's"), _condition("a`b", 0.1), _condition("x", None)
+    ("name = 'it''s'", '`a``b` = 0.1', None)
     """
+    quoted = quote_name(name)
     match value:
         case bool():
-            return f"`{name}`" if value else f"NOT `{name}`"
+            return quoted if value else f"NOT {quoted}"
         case str():
-            quoted = value.replace("'", "''")
-            return f"`{name}` = '{quoted}'"
+            text = value.replace("'", "''")
+            return f"{quoted} = '{text}'"
         case int():
-            return f"`{name}` = {value}"
+            return f"{quoted} = {value}"
         case float() if math.isfinite(value):
-            return f"`{name}` = {value!r}"
+            return f"{quoted} = {value!r}"
+        case date() if not isinstance(value, datetime):
+            return f"{quoted} = DATE '{value}'"
     return None
 
 

@@ -1,86 +1,47 @@
-r"""Requests of the viewer page: each function returns a JSON value.
+"""The tables of the viewer, arguments of its requests, and requests about whole tables.
 
 Tables have the names that `lancelet ls` lists for the folder. Other names are rejected, so a
 request cannot read outside of the folder.
-
-Values are truncated for display and tagged with their representation:
-
-    7                       {"number": "7"}          JavaScript numbers lose large integers
-    [0.1, 0.2]  (vector)    {"vector": [0.1, 0.2]}
-    b"\x89PNG..."           {"image": "image/png", "bytes": 5120}
-    {"a": 1}                {"json": "{\"a\": 1}"}
 """
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import parquet
 
+from lancelet import surroundings
 from lancelet.cli.ls import tables_in
-from lancelet.cli.output import Form, Output, cell_text, json_value
-from lancelet.cli.pages import pages_of_table
 from lancelet.cli.table_arguments import open_version
-from lancelet.cli.versions import committed_at, operation_of
-from lancelet.cli.viewer.statistics import column_statistics
+from lancelet.cli.versions import committed_at
+from lancelet.cli.viewer.cells import is_vector
 from lancelet.dataset import LanceDataset
-from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.expr.expression import quote_name
 from lancelet.expr.functions.registry import FUNCTIONS
-from lancelet.file.describe import short_encoding
-from lancelet.table.snapshot import open_entries
-from lancelet.upkeep.check import Level
 from lancelet.values import dataclass
 
-ROWS_MAX: Final = 500
-PAGES_MAX: Final = 5_000
 TABLES_MAX: Final = 200
-EXPORT_ROWS_MAX: Final = 100_000
-_EXPORTS: Final = {
-    "csv": "text/csv; charset=utf-8",
-    "json": "application/json",
-    "parquet": "application/vnd.apache.parquet",
-    "arrow": "application/vnd.apache.arrow.file",
-}
-_KEYWORDS: Final = (
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "IS",
-    "NULL",
-    "LIKE",
-    "BETWEEN",
-    "TRUE",
-    "FALSE",
-    "CAST",
-    "DATE",
-    "TIMESTAMP",
-    "CASE",
-    "WHEN",
-    "THEN",
-    "ELSE",
-    "END",
+RESULTS_MAX: Final = 8
+RESULT_BYTES_MAX: Final = 1 << 26
+_FILTER_TEXT: Final = (
+    "AND OR NOT IN IS NULL LIKE BETWEEN TRUE FALSE CAST DATE TIMESTAMP CASE WHEN THEN ELSE END"
 )
-_ADDRESS: Final = "_rowaddr"
-
-TEXT_MAX: Final = 2_000
-VECTOR_MAX: Final = 256
-PREVIEW_BYTES: Final = 32
-
-_IMAGES: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"BM", "image/bmp"),
+_FILTER_WORDS: Final = tuple(_FILTER_TEXT.split())
+_SQL_TEXT: Final = (
+    "SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT OFFSET AS DISTINCT JOIN LEFT ON USING UNION ALL "
+    "WITH OVER PARTITION ASC DESC NULLS FIRST LAST EXISTS INTERVAL count( sum( avg( min( max( "
+    "median( stddev( array_agg( approx_distinct( coalesce( date_trunc( date_part( substr( "
 )
+_SQL_WORDS: Final = (*_SQL_TEXT.split(), *_FILTER_WORDS)
+_SQL_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_DIGITS: Final = re.compile(r"[0-9]{1,20}")
+_INTEGER_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +52,9 @@ class Shown:
     storage_options: Mapping[str, str] | None = None
     can_write: bool = False
     _table_names: list[str] = field(default_factory=list, repr=False)
+    _results: deque[tuple[str, pa.Table]] = field(
+        default_factory=lambda: deque(maxlen=RESULTS_MAX), repr=False
+    )
 
     def names(self) -> list[str]:
         """Return the names of the tables, sorted."""
@@ -106,6 +70,33 @@ class Shown:
         uri = self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
         options = None if self.storage_options is None else dict(self.storage_options)
         return open_version(uri, request.get("at") or None, options)
+
+    def keep(self, result: pa.Table) -> str | None:
+        """Keep the result of a query, whose rows have no ids, and return its name.
+
+        Large results are not kept.
+        """
+        if result.nbytes > RESULT_BYTES_MAX:
+            return None
+        name = surroundings.new_uuid().hex
+        self._results.append((name, result))
+        return name
+
+    def result(self, name: str) -> pa.Table:
+        """Return a kept result."""
+        found = dict(self._results).get(name)
+        if found is None:
+            raise NotFoundError("the result is no longer available; run the query again")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A response other than JSON; one with a file name is saved by the browser."""
+
+    data: bytes
+    media_type: str
+    file_name: str | None = None
 
 
 def list_tables(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
@@ -131,224 +122,31 @@ def overview(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
     return {"tables": found}
 
 
-def statistics(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return statistics of the columns of a version."""
-    return column_statistics(shown.open(request))
-
-
-def sql(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the first rows of a query over the table, which is called `dataset`."""
-    query = shown.open(request).sql(_text(request, "query")).build()
-    batches: list[pa.RecordBatch] = []
-    num_rows = 0
-    reader = query.to_stream_reader()
-    for batch in reader:
-        batches.append(batch)
-        num_rows += batch.num_rows
-        if num_rows > ROWS_MAX:
-            break
-    found = pa.Table.from_batches(batches, reader.schema)
-    return {**_cells(found.slice(0, ROWS_MAX)), "cut": num_rows > ROWS_MAX}
-
-
-def export(shown: Shown, request: Mapping[str, str]) -> tuple[bytes, str, str]:
-    """Return filtered rows as a file: its bytes, media type and name."""
-    kind = request.get("format", "csv")
-    if kind not in _EXPORTS:
-        raise InvalidInputError("unknown format", format=kind, expected=list(_EXPORTS))
-    table = shown.open(request)
-    columns = _names(request)
-    ordering = request.get("order")
-    found = table.to_table(
-        columns=columns or None,
-        filter=request.get("filter") or None,
-        limit=min(_number(request, "limit", EXPORT_ROWS_MAX), EXPORT_ROWS_MAX),
-        order_by=[ColumnOrdering(ordering, request.get("descending") != "1")] if ordering else None,
-    )
-    data = io.BytesIO()
-    match kind:
-        case "parquet":
-            parquet.write_table(found, data)
-        case "arrow":
-            with pa.ipc.new_file(data, found.schema) as writer:
-                writer.write_table(found)
-        case _:
-            text = io.StringIO()
-            Output(Form(kind), text).rows(found)
-            data.write(text.getvalue().encode())
-    name = request.get("table", "").rpartition("/")[2].removesuffix(".lance") or "rows"
-    return data.getvalue(), _EXPORTS[kind], f"{name}.{kind}"
-
-
 def describe(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a version of a table."""
     table = shown.open(request)
     snapshot = table.snapshot
-    fragments = snapshot.fragments
+    blobs = {each.name for each in snapshot.schema.fields if each.is_blob}
+    names = table.schema.names
     return {
         "version": snapshot.version,
         "branch": snapshot.manifest.branch,
         "committed": committed_at(snapshot),
         "rows": snapshot.num_rows,
         "deleted": int(snapshot.deleted_by_fragment.sum()),
-        "fragments": len(fragments),
+        "fragments": len(snapshot.fragments),
         "bytes": snapshot.data_bytes,
         "file_version": snapshot.manifest.data_version.value,
-        "columns": [_column(field) for field in table.schema],
+        "has_stable_row_ids": snapshot.manifest.uses_stable_row_ids,
+        "columns": [_column(each, is_blob=each.name in blobs) for each in table.schema],
         "metadata": dict(snapshot.manifest.table_metadata),
-        "completions": [*_KEYWORDS, *sorted(f"{name}(" for name in FUNCTIONS)],
+        "filter_words": [
+            *(path for each in table.schema for path in _paths(each, "")),
+            *_FILTER_WORDS,
+            *sorted(f"{name}(" for name in FUNCTIONS),
+        ],
+        "sql_words": ["dataset", *map(sql_name, names), *_SQL_WORDS],
     }
-
-
-def rows(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return one page of rows, filtered and sorted."""
-    table = shown.open(request)
-    condition = request.get("filter") or None
-    limit = min(_number(request, "limit", 50), ROWS_MAX)
-    ordering = request.get("order")
-    columns = _names(request)
-    found = table.to_table(
-        columns=columns or None,
-        filter=condition,
-        offset=_number(request, "offset", 0),
-        limit=limit,
-        order_by=[ColumnOrdering(ordering, request.get("descending") != "1")] if ordering else None,
-        with_row_address=True,
-    )
-    return {**_cells(found), "total": table.count_rows(condition)}
-
-
-def search(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the best rows for a text, a vector, the vector of a row, or a hybrid query."""
-    table = shown.open(request)
-    k = min(_number(request, "limit", 20), ROWS_MAX)
-    text, column = request.get("text") or None, request.get("column", "")
-    vector: Any = None
-    if request.get("row"):
-        found = table._take_rows([_number(request, "row", 0)], columns=[column])  # noqa: SLF001  as pylance's
-        vector = found.column(0)[0].as_py()
-    elif request.get("vector"):
-        vector = _numbers(request["vector"])
-    nearest = None if vector is None else {"column": column, "q": vector, "k": k}
-    condition = request.get("filter") or None
-    if text is not None and nearest is not None:
-        return _cells(table.hybrid_search(text, nearest, k, filter=condition))
-    if text is None and nearest is None:
-        raise InvalidInputError("a search requires a query text, a vector or a row")
-    found = table.to_table(
-        filter=condition,
-        nearest=nearest,
-        full_text_query=text,
-        limit=k,
-        prefilter=True,
-        with_row_address=True,
-    )
-    return _cells(found)
-
-
-def image(shown: Shown, request: Mapping[str, str]) -> tuple[bytes, str]:
-    """Return the bytes and the media type of an image in a cell."""
-    table = shown.open(request)
-    column = request.get("column", "")
-    found = table.scanner(
-        columns=[column], filter=f"{_ADDRESS} = {_number(request, 'row', 0)}"
-    ).to_table()
-    value = found.column(0)[0].as_py() if found.num_rows else None
-    kind = image_type(value) if isinstance(value, bytes) else None
-    if not isinstance(value, bytes) or kind is None:
-        raise NotFoundError("the cell contains no image", column=column)
-    return value, kind
-
-
-def versions(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the versions of a table, newest first, with branches and tags."""
-    table = shown.open(request)
-    location = table.snapshot.location
-    tags: dict[tuple[str | None, int], list[str]] = {}
-    for name, tag in table.tags.list().items():
-        tags.setdefault((tag["branch"], tag["version"]), []).append(name)
-    branch = table.snapshot.manifest.branch
-    newest = reversed(location.handler.list_versions(location.store)[-ROWS_MAX:])
-    found = [
-        {
-            "version": snapshot.version,
-            "committed": committed_at(snapshot),
-            "operation": operation_of(snapshot),
-            "rows": snapshot.num_rows,
-            "fragments": len(snapshot.fragments),
-            "bytes": snapshot.data_bytes,
-            "tags": sorted(tags.get((branch, snapshot.version), [])),
-        }
-        for snapshot in open_entries(location, newest)
-    ]
-    branches = [
-        {"name": name, "parent": each["parent_branch"], "version": each["parent_version"]}
-        for name, each in sorted(table.branches.list().items())
-    ]
-    return {"branch": branch, "versions": found, "branches": branches}
-
-
-def difference(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the differences between two versions as text."""
-    table = shown.open(request)
-    return {"text": str(table.diff(_number(request, "begin", 1), _number(request, "end", 1)))}
-
-
-def pages(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the extents and encodings of the pages of columns."""
-    snapshot = shown.open(request).snapshot
-    names = ("fragment", "file", "column", "page", "rows", "bytes", "encoding")
-    found: list[dict[str, Any]] = []
-    for row in pages_of_table(snapshot, prefix=request.get("column", "")):
-        if len(found) == PAGES_MAX:
-            return {"pages": found, "cut": True}
-        found.append({**dict(zip(names, row, strict=True)), "encoding": short_encoding(row[-1])})
-    return {"pages": found, "cut": False}
-
-
-def indices(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the indices with their coverage."""
-    table = shown.open(request)
-    found = []
-    for index in table.describe_indices():
-        statistics = table.stats.index_stats(index.name)
-        found.append(
-            {
-                "name": index.name,
-                "type": index.index_type,
-                "columns": index.field_names,
-                "segments": len(index.segments),
-                "bytes": index.total_size_bytes,
-                "indexed_rows": statistics["num_indexed_rows"],
-                "other_rows": statistics["num_unindexed_rows"],
-                "is_vector": statistics["index_type"].startswith("IVF"),
-                "statistics": statistics,
-            }
-        )
-    return {"indices": found}
-
-
-def recall(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the recall of a vector index."""
-    report = shown.open(request).recall_report(request.get("column", ""), store=False)
-    return {"text": str(report)}
-
-
-def plan(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the plan of a query, with measurements if requested."""
-    columns = _names(request)
-    scanner = shown.open(request).scanner(
-        columns=columns or None, filter=request.get("filter") or None
-    )
-    measured = request.get("measure") == "1"
-    return {"text": scanner.analyze_plan() if measured else scanner.explain_plan()}
-
-
-def check(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
-    """Return the findings of a check of a version."""
-    level = Level.parse(request.get("level", "footers"))
-    found = shown.open(request).check(level)
-    return {"findings": [{**asdict(each), "severity": each.severity.value} for each in found]}
 
 
 def change(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
@@ -360,152 +158,88 @@ def change(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     options: Any = {} if apply else {"dry_run": True}
     match request.get("action"):
         case "delete":
-            done: Any = table.delete(_text(request, "filter"), **options)
+            done: Any = table.delete(text_of(request, "filter"), **options)
         case "update":
-            values = {_text(request, "column"): _text(request, "value")}
+            values = {text_of(request, "column"): text_of(request, "value")}
             done = table.update(values, where=request.get("filter") or None, **options)
         case "restore":
             done = table.restore(**options)
         case "compact":
             done = table.optimize.compact_files(**options)
         case "tag":
-            done = table.tags.create(_text(request, "name"), **options)
+            done = table.tags.create(text_of(request, "name"), **options)
         case other:
             actions = ["delete", "update", "restore", "compact", "tag"]
             raise InvalidInputError("unknown change", action=other, expected=actions)
     return {"text": str(done or "done"), "applied": apply, "version": table.version}
 
 
-def _column(field: pa.Field) -> dict[str, Any]:
-    kind = "vector" if is_vector(field.type) else "nested" if field.type.num_fields else "plain"
-    if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-        kind = "text"
-    return {
-        "name": field.name,
-        "type": str(field.type),
-        "nullable": field.nullable,
-        "kind": kind,
-        "number": pa.types.is_integer(field.type) or pa.types.is_floating(field.type),
-    }
-
-
-def _cells(found: pa.Table) -> dict[str, Any]:
-    names = [name for name in found.schema.names if name != _ADDRESS]
-    types = [found.schema.field(name).type for name in names]
-    addresses = found[_ADDRESS].to_pylist() if _ADDRESS in found.schema.names else []
-    columns = [found[name].to_pylist() for name in names]
-    return {
-        "columns": names,
-        "addresses": [str(each) for each in addresses],
-        "rows": [
-            [cell(value, kind) for value, kind in zip(values, types, strict=True)]
-            for values in zip(*columns, strict=True)
-        ],
-    }
-
-
-def _number(request: Mapping[str, str], name: str, default: int) -> int:
-    text = request.get(name) or str(default)
-    if not text.isdigit():
-        raise InvalidInputError(f"{name} must be an integer", found=text)
-    return int(text)
-
-
-def _names(request: Mapping[str, str]) -> list[str]:
-    """Return the requested columns: comma-separated names, or a JSON array of any names."""
-    text = request.get("columns", "")
-    if not text.startswith("["):
-        return [name for name in text.split(",") if name]
-    try:
-        names = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidInputError("columns must be names or a JSON array", found=text) from error
-    return [str(name) for name in names]
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.strip("[] ").split(",")]
-    except ValueError as error:
-        raise InvalidInputError("a vector is comma-separated numbers", found=text) from error
-
-
-def _text(request: Mapping[str, str], name: str) -> str:
+def text_of(request: Mapping[str, str], name: str) -> str:
+    """Return a required argument."""
     if not request.get(name):
         raise InvalidInputError(f"{name} is missing")
     return request[name]
 
 
-def image_type(value: bytes) -> str | None:
-    r"""Return the media type of an image by its magic bytes; None for other data.
+def number_of(
+    request: Mapping[str, str], name: str, default: int = 0, *, most: int = _INTEGER_MAX
+) -> int:
+    """Return an integer argument.
 
-    >>> image_type(b"\xff\xd8\xff\xe0"), image_type(b"text")
-    ('image/jpeg', None)
+    >>> number_of({"limit": "7"}, "limit"), number_of({}, "limit", 50)
+    (7, 50)
     """
-    if value[:4] == b"RIFF" and value[8:12] == b"WEBP":
-        return "image/webp"
-    return next((name for magic, name in _IMAGES if value.startswith(magic)), None)
+    text = request.get(name) or str(default)
+    if not _DIGITS.fullmatch(text) or int(text) > most:
+        message = f"{name} must be an integer between 0 and {most}"
+        raise InvalidInputError(message, found=text[:40])
+    return int(text)
 
 
-def is_vector(data_type: pa.DataType) -> bool:
-    """Return whether values are vectors of numbers."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return is_vector(data_type.storage_type)
-    if not pa.types.is_fixed_size_list(data_type):
-        return False
-    value = data_type.value_type
-    return (
-        pa.types.is_floating(value) or pa.types.is_integer(value) or not pa.types.is_nested(value)
-    )
+def names_of(request: Mapping[str, str]) -> list[str] | None:
+    """Return the requested columns, a JSON array of names; None for all."""
+    text = request.get("columns")
+    if not text:
+        return None
+    try:
+        names = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError("columns must be a JSON array of names", found=text)
+    return names or None
 
 
-def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:
-    """Return the JSON representation of a value; None for null."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return {"text": "true" if value else "false"}
-        case float():
-            return {"number": f"{value:.6g}", "exact": str(value)}
-        case int() | Decimal():
-            return {"number": str(value)}
-        case str():
-            return _cut(value)
-        case bytes():
-            return _binary(value)
-        case datetime() | date() | time() | timedelta():
-            return {"text": cell_text(value)}
-        case list() if is_vector(data_type):
-            return _vector(value)
-    text = json.dumps(value, default=_shown, ensure_ascii=False)
-    return {"json": text} if len(text) <= TEXT_MAX else {"json": None, **_cut(text)}
+def sql_name(name: str) -> str:
+    """Quote a column name for SQL, where unquoted names are in lower case.
+
+    >>> sql_name("price"), sql_name("Price"), sql_name("order")
+    ('price', '"Price"', '"order"')
+    """
+    if _SQL_NAME.fullmatch(name) and name.upper() not in _SQL_WORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _binary(value: bytes) -> dict[str, Any]:
-    kind = image_type(value)
-    if kind is not None:
-        return {"image": kind, "bytes": len(value)}
-    return {"binary": value[:PREVIEW_BYTES].hex(" "), "bytes": len(value)}
+def _paths(column: pa.Field, parent: str) -> Iterator[str]:
+    """Yield the paths of a column and of its nested fields, as filters spell them."""
+    path = parent + quote_name(column.name)
+    yield path
+    if pa.types.is_struct(column.type):
+        for child in column.type:
+            yield from _paths(child, f"{path}.")
 
 
-def _vector(value: list[Any]) -> dict[str, Any]:
-    # JSON has no NaN and infinity.
-    numbers = [float(each) if _is_finite(each) else None for each in value[:VECTOR_MAX]]
-    return {"vector": numbers, "size": len(value)}
-
-
-def _is_finite(value: Any) -> bool:
-    return value is not None and abs(float(value)) < float("inf")
-
-
-def _cut(text: str) -> dict[str, Any]:
-    if len(text) <= TEXT_MAX:
-        return {"text": text}
-    return {"text": text[:TEXT_MAX], "length": len(text)}
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, bytes) and len(value) > PREVIEW_BYTES:
-        return f"{len(value)} bytes"
-    return dict(value) if isinstance(value, Mapping) else json_value(value)
+def _column(column: pa.Field, *, is_blob: bool) -> dict[str, Any]:
+    kind = "nested" if column.type.num_fields or is_blob else "plain"
+    if is_vector(column.type):
+        kind = "vector"
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        kind = "text"
+    return {
+        "name": column.name,
+        "type": str(column.type),
+        "nullable": column.nullable,
+        "kind": kind,
+        "number": pa.types.is_integer(column.type) or pa.types.is_floating(column.type),
+    }
