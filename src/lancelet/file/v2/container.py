@@ -48,7 +48,7 @@ _SMALL_BYTES: Final = 64 * 1024
 """Smaller buffers are hashed and written together."""
 
 _FEW_PAGES: Final = 8
-"""Up to this number of pages, copying each buffer is faster than a bulk layout."""
+"""Up to this number of pages, writing each buffer is faster than joining them first."""
 
 _PADDING: Final = bytes([PADDING_BYTE]) * ALIGNMENT
 
@@ -95,7 +95,8 @@ class Container:
             return []
         with self._lock:
             count = len(buffers[0])
-            if count <= _FEW_PAGES:
+            total = sum(int(buffer.size.sum()) for buffer in buffers)
+            if count <= _FEW_PAGES or total >= _SMALL_BYTES * count:
                 starts = [
                     self._take(buffer.slice_bytes(page))[0]
                     for page in range(count)
