@@ -214,7 +214,9 @@ class _Proposals(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for number in range(len(node.values)):
+        for number, value in enumerate(node.values):
+            if isinstance(value, ast.Constant):
+                continue  # the default of an empty value
             rest = [self._of(each) for at, each in enumerate(node.values) if at != number]
             word = " and " if isinstance(node.op, ast.And) else " or "
             self._add("removed condition", node, f"({word.join(rest)})")
@@ -300,7 +302,8 @@ class _Proposals(ast.NodeVisitor):
 
     def _statements(self, body: list[ast.stmt]) -> None:
         for one, two in itertools.pairwise(body):
-            if _is_action(one) and _is_action(two) and _may_swap(one, two):
+            has_effect = isinstance(one, ast.Expr) or isinstance(two, ast.Expr)
+            if has_effect and _is_action(one) and _is_action(two) and _may_swap(one, two):
                 swapped = f"{self._of(two)}\n{' ' * one.col_offset}{self._of(one)}"
                 self._replace("swapped order", one, two, swapped)
         for node in body:
@@ -559,7 +562,9 @@ class Copy:
         return said
 
 
-def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]]) -> list[str]:
+def tests_of(
+    mutant: Mutant, calls: dict[str, dict[str, object]], seconds_max: float = TESTS_SECONDS
+) -> list[str]:
     """Return tests that call the function of a mutant: the most specific, and the fastest.
 
     A test that calls few functions is specific. Few variants of one test are chosen.
@@ -572,7 +577,7 @@ def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]]) -> list[str]:
     ]
     chosen: dict[str, float] = {}
     variants: Counter[str] = Counter()
-    for by, budget in ((1, TESTS_SECONDS / 2), (0, TESTS_SECONDS)):
+    for by, budget in ((1, seconds_max / 2), (0, seconds_max)):
         for each in sorted(calling, key=lambda one: one[by]):
             seconds, _, name = each
             function = name.partition("[")[0]
@@ -639,8 +644,9 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Record]
                 continue  # the file differs from the working tree
             copy.apply(mutant, original)
             try:
-                chosen = tests_of(mutant, calls)
-                by_test = copy.tests(chosen) if chosen else None
+                chosen = tests_of(mutant, calls, options.budget)
+                limit = TIMEOUT + 4 * options.budget
+                by_test = copy.tests(chosen, limit) if chosen else None
                 by_history: str | None = ""
                 if by_test is None or is_protocol(mutant.file):
                     by_history = copy.histories()
@@ -698,6 +704,9 @@ def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=600)
+    parser.add_argument(
+        "--budget", type=float, default=TESTS_SECONDS, help="seconds of the tests of a mutant"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--commit", help="a commit to test in place of the working tree")
     parser.add_argument("--only", default="", help="how the files of the mutants begin")

@@ -120,6 +120,10 @@ class Surroundings:
         thread.start()
         return thread
 
+    def condition(self) -> threading.Condition:
+        """Return a condition variable with a reentrant lock."""
+        return threading.Condition()
+
     def wrap_store(self, store: T) -> T:
         """Return an opened store or version database, or a wrapper of it."""
         return store
@@ -204,6 +208,11 @@ def submit(pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
 def start_thread(task: Callable[[], None], name: str) -> threading.Thread:
     """Start a daemon thread."""
     return _current.start_thread(task, name)
+
+
+def condition() -> threading.Condition:
+    """Return a condition variable with a reentrant lock."""
+    return _current.condition()
 
 
 def wrap_store(store: T) -> T:

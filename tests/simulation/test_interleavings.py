@@ -10,6 +10,7 @@ interrupted at most so many times. The counts of the last full run are in
 from contextlib import contextmanager
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from lancelet.memwal import writer
@@ -17,7 +18,8 @@ from lancelet.table import refs, removals, watermark
 from lancelet.table.manifests import VersionFolder
 from lancelet.upkeep.cleanup import run
 from tests.kit.simulation import casts
-from tests.kit.simulation.interleavings import Explorer
+from tests.kit.simulation.interleavings import DeadlockError, Explorer
+from tests.kit.simulation.machine import SimulatedCondition
 from tests.kit.simulation.planted import planted
 from tests.kit.simulation.records import SimulatedRecords
 from tests.kit.simulation.row_casts import RowStage
@@ -230,6 +232,66 @@ def test_a_log_that_is_dropped_has_no_rows_with_every_fault(who, fates) -> None:
 @pytest.mark.slow
 def test_a_log_that_two_begin_while_it_is_dropped_has_no_rows() -> None:
     assert search_shards(ShardStage.built(()), "xyd", switches_max=1).states > 1_000
+
+
+def search_threads(shards, who, fates=(), *, is_durable=True, switches_max):
+    scene = shards.scene_of_threads(who, is_durable=is_durable)
+    return Explorer(shards.stored, scene, fates=fates, switches_max=switches_max).run()
+
+
+@pytest.mark.parametrize("who", ["pq", "pf", "pv", "fv"])
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "buffered"])
+def test_threads_of_a_writer_hold_where_one_is_interrupted(shards, who, is_durable) -> None:
+    assert search_threads(shards, who, is_durable=is_durable, switches_max=1).executions > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("who", "fates", "switches_max"),
+    [("pqf", (), 1), ("pfv", (), 1), ("pq", (), 2), ("pf", FAULTS, 1), ("pq", FAULTS, 1)],
+)
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "buffered"])
+def test_threads_of_a_writer_hold(shards, who, fates, switches_max, is_durable) -> None:
+    counts = search_threads(shards, who, fates, is_durable=is_durable, switches_max=switches_max)
+    assert counts.states > 200
+
+
+def test_a_search_finds_a_turn_that_is_taken_outside_of_the_lock(shards, monkeypatch) -> None:
+    def exclusively(self, work, *, skip_if=lambda: False):
+        with self._lock:
+            while not skip_if() and self._is_busy:
+                self._lock.wait()
+            if skip_if():
+                return
+        self._is_busy = True
+        try:
+            work()
+        finally:
+            with self._lock:
+                self._is_busy = False
+                self._lock.notify_all()
+
+    monkeypatch.setattr(writer.MemWalWriter, "_exclusively", exclusively)
+    with pytest.raises(AssertionError):
+        search_threads(shards, "pq", switches_max=2)
+
+
+def test_a_search_finds_views_of_two_moments(shards, monkeypatch) -> None:
+    def view(self):
+        with self._lock:
+            manifest = self.manifest
+        with self._lock:
+            return writer.WriterView(manifest, pa.Table.from_batches(self._visible(), self._arrow))
+
+    monkeypatch.setattr(writer.MemWalWriter, "view", view)
+    with pytest.raises(AssertionError):
+        search_threads(shards, "fv", switches_max=1)
+
+
+def test_a_search_finds_threads_that_wait_for_each_other(shards, monkeypatch) -> None:
+    monkeypatch.setattr(SimulatedCondition, "notify_all", lambda _: None)
+    with pytest.raises(DeadlockError):
+        search_threads(shards, "pq", switches_max=1)
 
 
 def test_a_search_finds_an_unrecorded_shard(monkeypatch) -> None:

@@ -155,7 +155,7 @@ class MemWalWriter:
                 self._config["wal_persist_retry_base_delay_ms"],
             ),
         )
-        self._lock = threading.Condition()
+        self._lock = surroundings.condition()
         self._is_busy = False
         self._is_closed = False
         self._lost: BaseException | None = None

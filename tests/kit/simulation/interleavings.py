@@ -16,6 +16,7 @@ visited state includes the last actor and the remaining preemptions.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -32,12 +33,21 @@ from tests.kit.simulation.machine import (
     Actor,
     Fate,
     Machine,
+    SimulatedCondition,
     without_caches,
 )
 
 T = TypeVar("T")
 
 _LISTS: Final = frozenset({"list", "list_delimited"})
+
+
+_OF_THREADS: Final = frozenset({"acquire", "release", "wait"})
+"""Operations of condition variables, which do not fail."""
+
+
+class DeadlockError(AssertionError):
+    """No actor can continue."""
 
 
 class Choice(NamedTuple):
@@ -169,6 +179,12 @@ class _Telling(Machine):
         super().__init__(course, lambda _actor, _request: None)
         self.histories: dict[str, int] = {}
         self.events: list[Event] = []
+        self._num_conditions = 0
+
+    def condition(self) -> threading.Condition:
+        """Return a condition variable whose operations are steps of the search."""
+        self._num_conditions += 1
+        return cast("threading.Condition", SimulatedCondition(self, self._num_conditions))
 
     def sleep(self, seconds: float) -> None:
         """Continue; other actors run at the next request."""
@@ -231,9 +247,12 @@ class _Course:
         pending = {
             number: actor.pending
             for number, actor in enumerate(self._actors)
-            if actor.pending is not None and not actor.is_done
+            if actor.pending is not None and not actor.is_done and actor.is_ready()
         }
         if not pending:
+            blocked = [actor.name for actor in self._actors if not actor.is_done]
+            if blocked:
+                raise DeadlockError(f"these actors wait for each other: {blocked}")
             return None
         stack = self._explorer._stack
         if self._depth == len(stack):
@@ -275,7 +294,11 @@ class _Course:
             state = state, self._last, self._switches
             if self._switches == explorer.switches_max and self._last in pending:
                 may_go_on = [self._last]
-        enabled = [Choice(number, fate) for number in may_go_on for fate in fates]
+        enabled = [
+            Choice(number, fate)
+            for number in may_go_on
+            for fate in (("done",) if pending[number].operation in _OF_THREADS else fates)
+        ]
         earlier = explorer._seen.get(state)
         if earlier is None:
             explorer._seen[state] = frozenset(sleeping)

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from random import Random
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast
 
 from lancelet.errors import (
     CommitOutcomeUnknownError,
@@ -72,6 +72,10 @@ def without_caches() -> Iterator[None]:
         CACHE.resize(before)
 
 
+def _always() -> bool:
+    return True
+
+
 class Killed(BaseException):
     """The simulated process has died."""
 
@@ -91,6 +95,8 @@ class Actor:
         self.about: object = None
         """The current operation, for the judge."""
         self.pending: Request | None = None
+        self.is_ready: Callable[[], bool] = _always
+        """Whether the pending request can run; a thread may wait for another one."""
         self.baton = threading.Lock()
         self.baton.acquire()
 
@@ -146,6 +152,7 @@ class Machine(Surroundings):
         self.steps = 0
         self.trace: list[str] | None = None
         self._is_stopping = self._is_over = False
+        self.actors: Sequence[Actor] = ()
         self._main = threading.Lock()
         self._main.acquire()
         self._random = Random(0)
@@ -206,6 +213,7 @@ class Machine(Surroundings):
 
     def run(self, actors: Sequence[Actor]) -> None:
         """Run actors to their end and raise the first unexpected error."""
+        self.actors = actors
         threads = [threading.Thread(target=self._live, args=(actor,)) for actor in actors]
         for thread in threads:
             thread.start()
@@ -326,7 +334,12 @@ class Machine(Surroundings):
 
     def _hand_on(self) -> Actor | None:
         """Resume the next actor and return it, unless it is the caller."""
-        following = None if self._is_stopping else self.course.next()
+        following = None
+        if not self._is_stopping:
+            try:
+                following = self.course.next()
+            except BaseException as error:  # noqa: BLE001 - raised by `run`
+                self._fail(error)
         before = self.running
         if following is not None and following is before:
             return following
@@ -447,6 +460,71 @@ class SimulatedStore(WrappedStore):
 
     def remove_if_empty(self, folder: str) -> None:
         """Do nothing, as folders are only prefixes of names."""
+
+
+class SimulatedCondition:
+    """A condition variable: others may run at each acquisition, wait and release.
+
+    Actors that use the same variable are threads of one process.
+    """
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        """Create a free condition variable."""
+        self._machine = machine
+        self._path = f"condition/{number}"
+        self._owner: Actor | None = None
+        self._depth = 0
+        self._tickets = 0
+        self._notified: set[Actor] = set()
+
+    def __enter__(self) -> Self:
+        actor = self._machine.running
+        if actor is not None:
+            if self._owner is not actor:
+                self._acquire(actor, "acquire", lambda: self._owner is None)
+            self._depth += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        actor = self._machine.running
+        if actor is None or self._owner is not actor:
+            return  # after the end of the history
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            self._request(actor, "release", _always)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until another actor notifies this one."""
+        del timeout
+        actor, depth = self._machine.running, self._depth
+        assert actor is not None
+        assert self._owner is actor
+        self._owner, self._depth = None, 0
+        self._notified.discard(actor)
+        self._acquire(actor, "wait", lambda: actor in self._notified and self._owner is None)
+        self._depth = depth
+        return True
+
+    def notify_all(self) -> None:
+        """Wake all waiting actors; those that do not wait ignore it."""
+        self._notified.update(self._machine.actors)
+
+    def _acquire(self, actor: Actor, operation: str, is_ready: Callable[[], bool]) -> None:
+        self._request(actor, operation, is_ready)
+        self._owner = actor
+
+    def _request(self, actor: Actor, operation: str, is_ready: Callable[[], bool]) -> None:
+        def take_ticket() -> int:
+            # The order of acquisitions is part of the state of a search.
+            self._tickets += 1
+            return self._tickets
+
+        actor.is_ready = is_ready
+        try:
+            self._machine.request(Request(operation, self._path), take_ticket)
+        finally:
+            actor.is_ready = _always
 
 
 class _AtOnce(Executor):
