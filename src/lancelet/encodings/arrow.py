@@ -15,7 +15,7 @@ must be UTF-8 as one string, and no value may start within a character.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -108,6 +108,22 @@ def value_bytes_by_column(array: pa.Array, count: int) -> Sequence[int]:
     ends = np.frombuffer(array.buffers()[1], kind, len(array) + 1, start)[:: rows or 1]
     sizes: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
     return sizes
+
+
+def value_views(array: pa.Array, rows: Iterable[int]) -> Iterator[Bytes]:
+    """Yield the bytes of binary values without copying them; scalars of pyarrow are copies.
+
+    >>> [view.tobytes() for view in value_views(pa.array([b"ab", None, b"cde"]), [0, 2])]
+    [b'ab', b'cde']
+    """
+    if not is_variable(array.type):
+        yield from (np.frombuffer(array[row].as_buffer(), np.uint8) for row in rows)
+        return
+    kind = _offsets_type(array.type)
+    _, ends, data = array.buffers()
+    offsets = np.frombuffer(ends, kind, len(array) + 1, array.offset * kind.itemsize)
+    values = np.frombuffer(data or b"", np.uint8)
+    yield from (values[offsets[row] : offsets[row + 1]] for row in rows)
 
 
 def to_numpy(array: pa.Array) -> npt.NDArray[Any]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import value_views
 from lancelet.encodings.base import BlobSink
 from lancelet.format.field import Field
 
@@ -45,8 +46,9 @@ def write_blobs(
     if is_hidden is not None:
         size[is_hidden] = 0
     position = np.zeros(len(array), np.uint64)
-    for row in np.flatnonzero(size).tolist():
-        position[row] = sink.write_inline(np.frombuffer(array[row].as_buffer(), np.uint8))
+    rows = np.flatnonzero(size).tolist()
+    for row, value in zip(rows, value_views(array, rows), strict=True):
+        position[row] = sink.write_inline(value)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(
         [pa.array(position), pa.array(size)], fields=list(DESCRIPTOR_TYPE), mask=mask

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import value_views
 from lancelet.encodings.base import BlobSink
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR, ShreddedLeaf
 from lancelet.encodings.options import EncodingOptions
@@ -81,8 +82,8 @@ def write_blob_data(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSink
     position, size = _external_ranges(values, has_uri)
     blob_id = np.zeros(count, np.uint32)
     kind[has_uri] = BlobKind.EXTERNAL
-    for row in np.flatnonzero(has_data).tolist():
-        value = np.frombuffer(data[row].as_buffer(), np.uint8)
+    rows = np.flatnonzero(has_data).tolist()
+    for row, value in zip(rows, value_views(data, rows), strict=True):
         size[row] = len(value)
         if len(value) > packed_max:
             kind[row], blob_id[row] = BlobKind.DEDICATED, sink.write_dedicated(value)
@@ -123,11 +124,14 @@ def _write_inline_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:
         values.field(name).cast(dtype).fill_null(0).to_numpy(zero_copy_only=False).copy()
         for name, dtype in _DESCRIPTOR_TYPES.items()
     )
-    for row in np.flatnonzero(is_valid & (kind == BlobKind.INLINE)).tolist():
-        buffer = values.field("data")[row].as_buffer()
-        if buffer is None:
-            raise InvalidInputError("an inline blob needs data", field=leaf.field.name, row=row)
-        value = np.frombuffer(buffer, np.uint8)
+    data, is_inline = values.field("data"), is_valid & (kind == BlobKind.INLINE)
+    missing = np.flatnonzero(is_inline & data.is_null().to_numpy(zero_copy_only=False))
+    if len(missing):
+        raise InvalidInputError(
+            "an inline blob needs data", field=leaf.field.name, row=int(missing[0])
+        )
+    rows = np.flatnonzero(is_inline).tolist()
+    for row, value in zip(rows, value_views(data, rows), strict=True):
         size[row] = len(value)
         position[row] = sink.write_inline(value) if len(value) else 0
     paths = values.field("uri").cast(pa.string()).fill_null("")
