@@ -5,6 +5,7 @@ python tools/take_pictures.py
 
 from __future__ import annotations
 
+import io
 import math
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -23,18 +26,30 @@ import lancelet
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "guide" / "pictures"
 SORTED = "filter=people>250000&order=people&descending=1"
+PLAN = "filter=people>250000 AND country='NO'&measure=1"
 SQL = "query=SELECT substr(city, 1, 3) AS prefix, max(people) FROM dataset GROUP BY 1 ORDER BY 2"
+CITIES = "t=cities.lance&"
 # Name, view, what it waits for, the width of the window, and whether it is dark.
 TAKEN = (
-    ("view-light", "rows?t=cities.lance&" + SORTED, "tbody tr", 1100, False),
-    ("view-statistics", "statistics?t=cities.lance", ".bars", 1100, False),
-    ("view-sql", "sql?t=cities.lance&" + SQL, "tbody tr", 1100, False),
-    ("view-diff", "versions?t=cities.lance&begin=1&end=2", "#difference", 1100, False),
-    ("view-dark", "pages?t=cities.lance", ".map", 1100, True),
-    ("view-narrow", "rows?t=cities.lance&filter=people>250000", "tbody tr", 390, False),
-    ("view-row", "rows?t=cities.lance&" + SORTED, "tbody tr", 1100, False),
+    ("view-light", f"rows?{CITIES}{SORTED}", "tbody tr", 1100, False),
+    ("view-statistics", f"statistics?{CITIES}", ".bars", 1100, False),
+    ("view-sql", f"sql?{CITIES}{SQL}", "tbody tr", 1100, False),
+    ("view-diff", f"versions?{CITIES}begin=1&end=4", "#changes", 1100, False),
+    ("view-encodings", f"pages?{CITIES}", ".map", 1100, False),
+    (
+        "view-plan",
+        f"plan?{CITIES}{PLAN}",
+        "#measured",
+        1100,
+        False,
+    ),
+    ("view-dark", f"rows?{CITIES}{SORTED}", "tbody tr", 1100, True),
+    ("view-narrow", f"rows?{CITIES}filter=people>250000", "tbody tr", 390, False),
+    ("view-narrow-row", f"rows?{CITIES}{SORTED}", "tbody tr", 390, False),
+    ("view-narrow-statistics", f"statistics?{CITIES}", ".bars", 390, True),
+    ("view-row", f"rows?{CITIES}{SORTED}", "tbody tr", 1100, False),
 )
-HEIGHT = 640
+HEIGHT = 800
 
 
 def main() -> None:
@@ -50,12 +65,25 @@ def main() -> None:
                 server.terminate()
 
 
+def picture(number: int) -> bytes:
+    """Return a small picture of hills as PNG."""
+    size, out = 48, io.BytesIO()
+    x, y = np.meshgrid(np.arange(size), np.arange(size))
+    hills = 28 + 8 * np.sin((x + number * 5) / 7) + 5 * np.cos((x - number) / 3)
+    sky = np.stack([90 + y * 2, 150 + y, np.full_like(y, 230 - number % 60)], -1)
+    land = np.stack([60 + number % 90 + y // 2, 110 - y // 2, 40 + x // 2], -1)
+    pixels = np.where((y > hills)[..., None], land, sky).astype(np.uint8)
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
 def write_cities(folder: str) -> None:
     """Write the table that the pictures show."""
     names = ["Aachen", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"]
     vectors = [[math.sin(i + j / 3) for j in range(24)] for i in range(800)]
     cities = pa.table(
         {
+            "photo": lancelet.blob_array([picture(i) for i in range(800)]),
             "city": [f"{names[i % 8]} {i // 8}" for i in range(800)],
             "people": [224_004 + (i * 7919) % 90_000 for i in range(800)],
             "founded": pa.array([i * 97 % 20_000 for i in range(800)], pa.date32()),
@@ -67,7 +95,9 @@ def write_cities(folder: str) -> None:
         }
     )
     table = lancelet.write_dataset(cities, f"{folder}/cities.lance", enable_stable_row_ids=True)
-    table.update({"people": "people + 1"}, where="people < 230000")
+    table.create_scalar_index("country", "BITMAP")
+    table.update({"people": "people + 1"}, where="city LIKE '% 7'")
+    table.delete("city LIKE 'Cork 1%'")
     table.tags.create("census")
 
 
@@ -89,11 +119,13 @@ def take(address: str) -> None:
             driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
             # Elements of the previous view must not satisfy the wait.
             driver.execute_script("document.getElementById('main').replaceChildren()")
-            driver.execute_script(f"location.hash = '{shown}'")
+            driver.execute_script("location.hash = arguments[0]", shown)
             where = (By.CSS_SELECTOR, ready)
             WebDriverWait(driver, 60).until(lambda page, where=where: page.find_elements(*where))
-            if name == "view-row":
+            if name.endswith("-row"):
                 driver.find_element(*where).click()
+            elif driver.find_elements(By.CSS_SELECTOR, "dialog[open]"):
+                driver.find_element(By.ID, "close").click()
             driver.save_screenshot(str(PICTURES / f"{name}.png"))
     finally:
         driver.quit()

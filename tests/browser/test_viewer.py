@@ -163,18 +163,23 @@ def until(browser, holds):
         return found or False
 
     redrawn = [StaleElementReferenceException]
-    return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=redrawn).until(tried)
+    wait = WebDriverWait(browser, PATIENCE_SECONDS, 0.05, ignored_exceptions=redrawn)
+    return wait.until(tried)
 
 
 def go(page, view, table="animals.lance", **given):
     query = urlencode({"t": table, **given})
     # Elements of the previous view must not satisfy the next wait.
-    page.execute_script("document.getElementById('main').replaceChildren()")
+    page.execute_script(
+        "const main = document.getElementById('main');"
+        "main.replaceChildren(); main.dataset.view = '';"
+    )
     page.execute_script(
         "if (location.hash === arguments[0]) dispatchEvent(new HashChangeEvent('hashchange'));"
         "else location.hash = arguments[0]",
         f"#{view}?{query}",
     )
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, f"main[data-view={view}]"))
 
 
 def rows(page):
@@ -202,7 +207,7 @@ def test_rows_are_paged_sorted_and_filtered(page):
     go(page, "rows")
     until(page, lambda: f"1 to 50 of {ROWS - 1:,}" in text(page, "#where"))
     assert len(rows(page)) == 50
-    page.find_element(By.XPATH, "//button[text()='Last']").click()
+    page.find_element(By.XPATH, "//button[@aria-label='Last page']").click()
     until(page, lambda: f"of {ROWS - 1:,}" in text(page, "#where") and rows(page))
     until(page, lambda: str(ROWS - 1) in text(page, "main tbody tr:last-child td"))
     go(page, "rows", order="id", descending="1", limit="5")
@@ -549,6 +554,7 @@ def test_views_are_chosen_by_keyboard(page):
     assert [tab.get_attribute("tabindex") for tab in tabs].count("0") == 1
 
 
+COMPARED = {"table": "sounds.lance", "begin": "1", "end": "4"}
 # Each view with the selector of its contents.
 VIEWS = [
     ("tables", {}, "main tbody tr"),
@@ -559,7 +565,7 @@ VIEWS = [
     ("search", {"text": "number 17"}, "main tbody tr"),
     ("schema", {}, "main tbody tr"),
     ("versions", {"begin": "1", "end": "4"}, "#difference"),
-    ("versions", {"t": "sounds.lance", "begin": "1", "end": "4"}, "#changes"),
+    ("versions", COMPARED, "#changes"),
     ("pages", {}, ".map"),
     ("indices", {}, "main section"),
     ("plan", {"filter": "id > 3 AND name = 'a'", "measure": "1"}, "#measured"),
@@ -572,7 +578,7 @@ VIEWS = [
 def test_every_view_fits_a_phone_and_is_used_by_keyboard(page, view, given, ready):
     page.set_window_size(390, 800)
     try:
-        go(page, view, **{"table": given.get("t", "animals.lance"), **given})
+        go(page, view, **given)
         until(page, lambda: page.find_elements(By.CSS_SELECTOR, ready))
         assert page.execute_script(OVERFLOWING) == []
         # The tab key reaches the contents, and everything that a click changes has a focus.
@@ -592,6 +598,47 @@ def test_every_view_fits_a_phone_and_is_used_by_keyboard(page, view, given, read
             assert page.execute_script(
                 "return document.querySelectorAll('main tbody tr[tabindex=\"0\"]').length"
             )
+    finally:
+        page.set_window_size(1280, 900)
+
+
+@pytest.mark.parametrize(
+    ("view", "given", "target", "keys", "expected"),
+    [
+        ("tables", {}, "tbody button", Keys.ENTER, "#where"),
+        ("rows", {}, "th button", Keys.ENTER, "th[aria-sort=ascending]"),
+        ("rows", {}, "#columns summary", Keys.ENTER, "#columns[open]"),
+        ("rows", {}, ".resize", Keys.ARROW_RIGHT, ".resize[aria-valuenow]"),
+        ("rows", {}, "tbody tr", Keys.ARROW_DOWN + Keys.ENTER, "#details[open]"),
+        ("row", {"row": "5"}, "#copy", Keys.ENTER, "[role=status]:not(:empty)"),
+        ("statistics", {}, ".bars button", Keys.ARROW_RIGHT + Keys.ENTER, "#where"),
+        ("sql", {}, "textarea", Keys.CONTROL + Keys.ENTER, "tbody tr"),
+        ("search", {}, "input[name=text]", "fox" + Keys.ENTER, "tbody tr"),
+        ("versions", {}, "form button", Keys.ENTER, "#difference"),
+        ("versions", COMPARED, "tbody tr", Keys.ARROW_DOWN, "#changes tr:nth-child(2):focus"),
+        ("pages", {}, "summary", Keys.ENTER, "details[open] tbody tr"),
+        ("indices", {}, "button", Keys.ENTER, "pre"),
+        ("plan", {}, ".step summary", Keys.ENTER, ".step:not([open])"),
+        ("health", {}, "select", "p" + Keys.TAB + Keys.ENTER, "#healthy"),
+        ("change", {}, "select", "u" + Keys.TAB, "label:not([hidden]) input[name=value]"),
+    ],
+)
+def test_views_are_used_by_the_tab_key_on_a_phone(page, view, given, target, keys, expected):
+    page.set_window_size(390, 800)
+    try:
+        go(page, view, **given)
+        until(page, lambda: page.find_elements(By.CSS_SELECTOR, f"main {target}"))
+        page.execute_script("document.getElementById('main').focus()")
+        reached = "return document.activeElement.matches(arguments[0])"
+        for _ in range(40):
+            press(page, Keys.TAB)
+            if page.execute_script(reached, f"main {target}"):
+                break
+        assert page.execute_script(reached, f"main {target}")
+        press(page, keys)
+        until(page, lambda: page.find_elements(By.CSS_SELECTOR, expected))
+        if page.find_elements(By.CSS_SELECTOR, "#details[open]"):
+            press(page, Keys.ESCAPE)
     finally:
         page.set_window_size(1280, 900)
 

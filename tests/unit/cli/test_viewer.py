@@ -144,6 +144,21 @@ def test_histograms_of_numbers_and_moments_count_the_rows_of_their_filters(tmp_p
             assert max(abs(a - b["count"]) for a, b in zip(counts, bins, strict=True)) <= 1
 
 
+def test_statistics_of_wide_tables_are_those_of_the_first_columns(viewer, monkeypatch):
+    monkeypatch.setattr("lancelet.cli.viewer.statistics.COLUMNS_MAX", 2)
+    found = viewer.get("statistics")
+    assert ([each["name"] for each in found["columns"]], found["cut"]) == (NAMES[:2], True)
+
+
+def test_floats_of_single_precision_have_few_digits(tmp_path):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.1, float("nan")], pa.float32()), 2)
+    table = pa.table({"x": pa.array([0.1], pa.float32()), "v": vectors})
+    lancelet.write_dataset(table, str(tmp_path / "t.lance"))
+    assert Viewer(tmp_path, "t.lance").get("rows")["rows"] == [
+        [{"number": "0.1", "exact": "0.1"}, {"vector": [0.1, None], "size": 2}]
+    ]
+
+
 def test_statistics_of_filtered_rows_drill_down(viewer):
     found = viewer.get("statistics", filter="Upper = 1")
     assert (found["rows"], found["columns"][0]["top"]) == (

@@ -72,6 +72,19 @@ def is_vector(data_type: pa.DataType) -> bool:
     )
 
 
+def type_text(data_type: pa.DataType) -> str:
+    """Return a short name of a type.
+
+    >>> type_text(pa.list_(pa.float32(), 8)), type_text(pa.int64())
+    ('float[8]', 'int64')
+    """
+    if isinstance(data_type, pa.BaseExtensionType):
+        return str(data_type.extension_name).rpartition("lance.")[2].partition(".")[0]
+    if pa.types.is_fixed_size_list(data_type):
+        return f"{data_type.value_type}[{data_type.list_size}]"
+    return str(data_type)
+
+
 def cells_of(table: pa.Table) -> list[list[dict[str, Any] | None]]:
     """Return the cells of each row of a table; columns may have equal names."""
     columns = [[cell(value, each.type) for value in values_of(each)] for each in table.columns]
@@ -95,7 +108,8 @@ def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:
         case bool():
             return {"text": "true" if value else "false"}
         case float():
-            return {"number": f"{value:.6g}", "exact": str(value)}
+            exact = np.float32(value) if pa.types.is_float32(data_type) else value
+            return {"number": f"{value:.6g}", "exact": str(exact)}
         case int() | Decimal():
             return {"number": str(value)}
         case str():
@@ -105,7 +119,7 @@ def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:
         case datetime() | date() | time() | timedelta():
             return {"text": cell_text(value)}
         case list() if is_vector(data_type):
-            return _vector(value)
+            return _vector(value, is_short=pa.types.is_float32(_item_type(data_type)))
     text = json.dumps(_plain(value), ensure_ascii=False)
     return {"json": text} if len(text) <= TEXT_MAX else _truncated(text)
 
@@ -152,9 +166,16 @@ def _binary(head: bytes, size: int) -> dict[str, Any]:
     return {"binary": head[:PREVIEW_BYTES].hex(" "), "bytes": size}
 
 
-def _vector(value: list[Any]) -> dict[str, Any]:
-    # JSON has no NaN and infinity.
+def _item_type(data_type: pa.DataType) -> pa.DataType:
+    is_extension = isinstance(data_type, pa.BaseExtensionType)
+    return (data_type.storage_type if is_extension else data_type).value_type
+
+
+def _vector(value: list[Any], *, is_short: bool) -> dict[str, Any]:
+    # JSON has no NaN and infinity. Seven digits suffice for single precision.
     numbers = [float(each) if _is_finite(each) else None for each in value[:VECTOR_MAX]]
+    if is_short:
+        numbers = [None if each is None else float(f"{each:.7g}") for each in numbers]
     return {"vector": numbers, "size": len(value)}
 
 

@@ -64,6 +64,7 @@ def difference(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     ]
     answer = {"begin": begin, "end": end, "parts": parts, "before": found.rows.before}
     answer |= {"after": found.rows.after, "changes": [], "columns": [], "cut": False}
+    answer["counts"] = [found.rows.inserted, found.rows.updated, found.rows.deleted]
     if begin == end:
         return answer
     try:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lancelet.cli.output import Form, Output
-from lancelet.cli.viewer.cells import blob_cells, cells_of, media_type, values_of
+from lancelet.cli.viewer.cells import blob_cells, cells_of, media_type, type_text, values_of
 from lancelet.cli.viewer.statistics import column_statistics
 from lancelet.cli.viewer.tables import Download, Shown, names_of, number_of, text_of
 from lancelet.dataset import LanceDataset
@@ -125,7 +125,7 @@ def sql(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
     shown_rows = found.slice(0, ROWS_MAX)
     return {
         "columns": shown_rows.schema.names,
-        "types": [str(each) for each in shown_rows.schema.types],
+        "types": [type_text(each) for each in shown_rows.schema.types],
         "rows": cells_of(shown_rows),
         "result": shown.keep(shown_rows),
         "cut": found.num_rows > ROWS_MAX,
@@ -226,9 +226,12 @@ def _table_cells(table: LanceDataset, found: pa.Table) -> dict[str, Any]:
             shown_blobs = blob_cells(table.snapshot, name, values[name].to_pylist(), addresses)
             for row_cells, each in zip(cells, shown_blobs, strict=True):
                 row_cells[column] = each
+    types = {each.name: each.type for each in (*values.schema, *table.schema)}
     return {
         "columns": values.schema.names,
-        "types": [str(each) for each in values.schema.types],
+        "types": [
+            "blob" if each in blobs else type_text(types[each]) for each in values.schema.names
+        ],
         "ids": [str(each) for each in ids],
         "rows": cells,
     }

@@ -26,6 +26,7 @@ from lancelet.expr.expression import quote_name
 from lancelet.upkeep.column_statistics import stored_statistics
 
 SAMPLE_ROWS: Final = 10_000
+COLUMNS_MAX: Final = 200
 FRAGMENTS_MAX: Final = 256
 """Zone statistics of more fragments take too many requests."""
 
@@ -41,7 +42,7 @@ def column_statistics(table: LanceDataset, condition: str | None = None) -> dict
     Of more rows that match a filter, the first ones are the sample.
     """
     fields = [field for field in table.schema if is_summarized(field.type)]
-    names = [field.name for field in fields]
+    names = [field.name for field in fields][:COLUMNS_MAX]
     total = table.count_rows(condition)
     if not names or not total:
         return {"columns": [], "sampled": 0, "rows": total}
@@ -57,7 +58,8 @@ def column_statistics(table: LanceDataset, condition: str | None = None) -> dict
     if condition is None and not is_whole:
         for each in found:
             _use_stored(table, each)
-    return {"columns": found, "sampled": sample.num_rows, "rows": total}
+    is_cut = len(fields) > COLUMNS_MAX
+    return {"columns": found, "sampled": sample.num_rows, "rows": total, "cut": is_cut}
 
 
 def is_summarized(data_type: pa.DataType) -> bool:

@@ -61,7 +61,7 @@ function fullValue(cell, column, row) {
   if (cell.json) return unfolded(JSON.parse(cell.json));
   const save = cell.bytes !== undefined && row.result !== "" ? element("a", { href: api("blob", { ...row, column }), download: "" }, `Download ${bytes(cell.bytes)}`) : null;
   const text = cell.vector ? `[${cell.vector.join(", ")}${cell.size > cell.vector.length ? ", …" : ""}]` : cell.text ?? cell.exact ?? cell.number ?? cell.external ?? `${cell.binary} …`;
-  const body = element("pre", {}, text);
+  const body = element("pre", {}, text), line = cell.vector ? spark(cell.vector) : null;
   const hidden = cell.length ? `${number(cell.length)} characters` : cell.vector && cell.size > cell.vector.length ? `${number(cell.size)} values` : null;
   const all = hidden && row.result !== "" ? element("button", { type: "button", onclick: async () => {
     try {
@@ -71,7 +71,7 @@ function fullValue(cell, column, row) {
       all.remove();
     } catch (error) { all.replaceWith(failed(error)); }
   } }, `Show all ${hidden}`) : null;
-  return [body, all ?? (hidden && `… ${hidden}`), save];
+  return [line, body, all ?? (hidden && `… ${hidden}`), save];
 }
 
 // The contents of a row. `step` opens a neighbor.
@@ -92,7 +92,7 @@ export function rowContents(found, index, step = null) {
       const near = cell?.vector && found.ids
         ? element("button", { type: "button", onclick: () => { $("details").close(); go("search", { column: name, row: row.row }); } }, "Similar rows")
         : null;
-      return element("section", {}, element("h2", {}, name), fullValue(cell, name, row), near);
+      return element("section", { class: "value" }, element("h2", {}, name), element("div", {}, fullValue(cell, name, row), near));
     }),
   ].flat(Infinity).filter((item) => item != null);
 }
@@ -113,15 +113,14 @@ export function openPanel(found, index) {
 export function grid(found, { sort = null, given = {} } = {}) {
   const about = Object.fromEntries(state.about.columns.map((column) => [column.name, column]));
   const head = found.columns.map((name, index) => {
-    const column = sort || found.ids ? about[name] : null;
-    const type = column?.type ?? found.types[index];
+    const column = about[name];
     const direction = given.order !== name ? "none" : given.descending === "1" ? "descending" : "ascending";
     const mark = { none: "", ascending: " ↑", descending: " ↓" }[direction];
     const label = sort && column && column.kind !== "nested" && column.kind !== "vector"
       ? element("button", { type: "button", onclick: () => sort({ order: name, descending: direction === "ascending" ? "1" : "0" }) }, name + mark)
       : name;
     const isNumber = found.rows.some((cells) => cells[index]?.number !== undefined);
-    return element("th", { scope: "col", class: isNumber ? "number" : null, "aria-sort": sort ? direction : null }, label, element("small", {}, type));
+    return element("th", { scope: "col", class: isNumber ? "number" : null, "aria-sort": sort ? direction : null }, label, element("small", { title: found.types[index] }, found.types[index]));
   });
   const body = found.rows.map((cells, index) => {
     const row = rowArguments(found, index);

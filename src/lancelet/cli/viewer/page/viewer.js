@@ -8,11 +8,12 @@ import { completing, roving } from "./widgets.js";
 // and each view has a `show` function bound to its generation.
 let generation = 0;
 
-function painter() {
+function painter(view) {
   const own = ++generation;
   return (...children) => {
-    if (own === generation) $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
-    return own === generation;
+    if (own !== generation) return;
+    $("main").dataset.view = view;
+    $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
   };
 }
 
@@ -90,12 +91,12 @@ const views = {
     const source = !isSample ? `From all ${number(found.rows)} rows${given.filter ? " that match" : ""}.`
       : given.filter ? `From the first ${number(found.sampled)} of ${number(found.rows)} rows that match.`
       : `Values are those of ${number(found.sampled)} sampled rows of ${number(found.rows)}; each column names other sources.`;
-    show(form, element("p", { class: "faint", id: "sample", role: "status" }, source),
-      found.columns.map((each) => element("section", { class: "statistics" }, element("h2", {}, each.name, " ", element("small", { class: "faint" }, each.type)), element("p", { class: "faint" }, facts(each)),
+    show(form, element("p", { class: "faint", id: "sample", role: "status" }, source, found.cut ? ` The first ${found.columns.length} columns.` : null),
+      element("div", { class: "cards" }, found.columns.map((each) => element("section", { class: "statistics" }, element("h2", {}, each.name, " ", element("small", { class: "faint" }, each.type)), element("p", { class: "faint" }, facts(each)),
         sources(each) ? element("p", { class: "faint source" }, sources(each)) : null,
         each.histogram ? bars(each.histogram, open) : null,
         each.top ? element("ul", {}, each.top.map((value) => element("li", {},
-          value.filter ? element("button", { type: "button", title: "Show these rows", onclick: () => open(value.filter) }, value.label) : value.label, ` ${number(value.count)}`))) : null)));
+          value.filter ? element("button", { type: "button", title: "Show these rows", onclick: () => open(value.filter) }, value.label) : value.label, ` ${number(value.count)}`))) : null))));
   },
 
   async sql(show, given) {
@@ -114,17 +115,17 @@ const views = {
     const offset = Number(given.offset ?? 0), limit = Number(given.limit ?? 50);
     const { offset: _, ...kept } = given;
     const form = viewForm("rows", given.columns ? { columns: given.columns } : {},
-      filterField(given), field("Rows", "limit", { limit: 50, ...given }, { type: "number", min: 1, max: 500 }), element("button", {}, "Show"));
+      filterField(given), element("label", { class: "optional" }, "Rows", element("input", { name: "limit", value: given.limit ?? 50, type: "number", min: 1, max: 500 })), element("button", {}, "Show"));
     show(form, faint("Loading …"));
     try {
       const found = await request("rows", given);
-      const to = (start, label, isPossible) => element("button", { type: "button", disabled: !isPossible, onclick: () => go("rows", { ...given, offset: Math.max(0, start) }) }, label);
+      const to = (start, label, sign, isPossible) => element("button", { type: "button", "aria-label": label, title: label, disabled: !isPossible, onclick: () => go("rows", { ...given, offset: Math.max(0, start) }) }, sign);
       const hasMore = offset + limit < found.total;
       const pager = element("div", { class: "pager" },
-        to(0, "First", offset > 0), to(offset - limit, "Previous", offset > 0),
+        to(0, "First page", "«", offset > 0), to(offset - limit, "Previous page", "‹", offset > 0),
         element("span", { role: "status", id: "where" }, found.total ? `${number(offset + 1)} to ${number(offset + found.rows.length)} of ${number(found.total)}` : "no rows"),
-        to(offset + limit, "Next", hasMore), to(found.total - limit, "Last", hasMore));
-      show(form, columnChooser("rows", given), pager, grid(found, { given, sort: (order) => go("rows", { ...kept, ...order }) }), exports(given));
+        to(offset + limit, "Next page", "›", hasMore), to(found.total - limit, "Last page", "»", hasMore), columnChooser("rows", given));
+      show(form, pager, grid(found, { given, sort: (order) => go("rows", { ...kept, ...order }) }), exports(given));
     } catch (error) { show(form, failed(error)); }
   },
 
@@ -147,7 +148,7 @@ const views = {
   async schema(show) {
     const columns = state.about.columns;
     show(plain(["column", "type", "nullable"], columns.map((column) => [column.name, column.type, column.nullable ? "yes" : "no"])),
-      element("h2", {}, "Metadata"), element("pre", {}, JSON.stringify(state.about.metadata, null, 2)));
+      faint(`File version ${state.about.file_version}.`), element("h2", {}, "Metadata"), element("pre", {}, JSON.stringify(state.about.metadata, null, 2)));
   },
 
   async versions(show, given) {
@@ -264,7 +265,8 @@ const views = {
 
 function compared(found) {
   const kinds = { "+": "added", "-": "removed", "~": "changed" };
-  const rows = `${number(found.before)} rows before, ${number(found.after)} after`;
+  const counts = ["added", "changed", "removed"].map((kind, index) => `${number(found.counts[index])} ${kind}`).join(", ");
+  const rows = `${number(found.before)} rows before, ${number(found.after)} after${found.counts[0] === null ? "" : `: ${counts}`}`;
   return [
     element("h2", {}, `Version ${found.begin} to ${found.end}`), element("p", {}, rows),
     found.unknown ? element("p", { class: "faint" }, `Rows cannot be matched: ${found.unknown}. Choose a key column under “Match rows by”.`) : null,
@@ -278,7 +280,7 @@ function compared(found) {
 
 async function describe() {
   const about = state.about = await request("describe");
-  $("summary").textContent = `version ${about.version}, ${number(about.rows)} rows, ${about.columns.length} columns, ${about.fragments} fragments, ${bytes(about.bytes)}, file version ${about.file_version}`;
+  $("summary").textContent = `version ${about.version}, ${number(about.rows)} rows, ${about.columns.length} columns, ${about.fragments} fragments, ${bytes(about.bytes)}`;
   document.title = `${state.table} · lancelet`;
 }
 
@@ -292,7 +294,7 @@ async function route() {
     tab.tabIndex = isSelected || (view === "row" && tab.id === "view-rows") ? 0 : -1;
     if (isSelected) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
-  const show = painter();
+  const show = painter(view);
   try {
     if (!state.about || t !== state.about.table || at !== state.about.at) {
       Object.assign(state, { table: t, at, about: null });
@@ -322,11 +324,11 @@ async function start() {
     const found = await request("list_tables");
     state.canWrite = found.can_write;
     $("tables").replaceChildren(...found.tables.map((name) => element("option", {}, name)));
-    if (!found.tables.length) return painter()(element("p", {}, `No tables in ${found.root}.`));
+    if (!found.tables.length) return painter("")(element("p", {}, `No tables in ${found.root}.`));
     state.table = found.tables[0];
     addEventListener("hashchange", route);
     await route();
-  } catch (error) { painter()(failed(error)); }
+  } catch (error) { painter("")(failed(error)); }
 }
 
 start();
