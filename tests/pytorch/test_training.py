@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import socket
 import subprocess
 import sys
@@ -480,3 +481,28 @@ def test_binary_values_and_ragged_columns_are_tensors(tmp_path):
     nested = torch.nested.nested_tensor_from_jagged(values, offsets)
     assert [each.tolist() for each in nested.unbind()] == [[i, 2 * i] for i in range(4, 8)]
     values += 1  # tensors of numbers are writable
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than cores
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+def test_a_run_of_workers_interrupted_at_random_has_the_order_of_one_that_is_not(table):
+    chance = random.Random(11)
+    wanted = epochs_of(table, 2)
+    found, state, interruptions = [[], []], None, 0
+    while True:
+        world, workers, size = chance.randint(1, 3), chance.randint(0, 2), chance.randint(1, 6)
+        loaders = [stateful(table, size, workers, rank, world, state) for rank in range(world)]
+        epoch = loaders[0].dataset.epoch
+        if epoch == len(wanted):
+            break
+        running = zip(*loaders, strict=True)
+        steps = chance.randint(1, 4) if interruptions < 50 else ROWS
+        for parts in islice(running, steps):
+            found[epoch] += seen(parts)
+        # Ranks repeat the first samples if the last ones cannot be divided evenly.
+        del found[epoch][ROWS:]
+        state = json.loads(json.dumps(loaders[0].state_dict()))
+        list(islice(running, chance.randint(0, 2)))  # lost
+        interruptions += 1
+    assert interruptions > 50
+    assert found == wanted

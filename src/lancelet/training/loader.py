@@ -9,6 +9,7 @@ slice of them. The remainder is divided evenly, so all ranks have the same numbe
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _PREFETCH_BYTES: Final = 256 << 20
+_NAME_LENGTH_MAX: Final = 256
 _MEASURED_VALUES: Final = 8
 """The number of values of a list that are measured."""
 _ROWS_PER_READ: Final = 65_536
@@ -42,7 +44,7 @@ returns to the system after each read.
 
 
 class State(TypedDict):
-    """The position of a run, for `load_state_dict`; serializable as JSON.
+    """The position of a run, for `load_state_dict`; at most 1 KB of JSON.
 
     Each worker of a PyTorch loader has a separate state. `origin` is the position of the first
     step shared by workers, and `share` contains the worker, the number of workers and the samples
@@ -276,7 +278,7 @@ class Loader:
             seed=int(source.seed),
             epoch=self._epoch,
             position=self._position,
-            plan=source.name,
+            plan=_short(source.name),
         )
         if self._workers[1] > 1:
             state["origin"], state["share"] = self._origin, self._share()
@@ -294,7 +296,9 @@ class Loader:
         own: Mapping[str, Any] = {**self.state_dict()}
         # States of earlier releases do not contain the table.
         for name in [each for each in ("version", "table", "seed", "plan") if each in state]:
-            if state[name] != own[name]:
+            if state[name] != own[name] and not (
+                name == "plan" and state[name] == self._source.name
+            ):
                 raise InvalidInputError(
                     "the state belongs to a different plan; use the arguments of that plan",
                     differs=name,
@@ -373,6 +377,13 @@ class Loader:
             lambda index: source.locate(int(positions[index]), epoch),
         )
         return batches, max(size_of(rows), size_of([batch for batch, _ in batches]))
+
+
+def _short(name: str) -> str:
+    """Return a name, or a digest of a long one, to limit the size of states."""
+    if len(name) <= _NAME_LENGTH_MAX:
+        return name
+    return "blake2b:" + hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def size_of(values: Any) -> int:

@@ -11,6 +11,8 @@ An exhausted plan continues with its next epoch, independent of ranks and batche
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -98,9 +100,10 @@ class Mixture:
         return [plan.version for plan in self.plans]
 
     @property
-    def table(self) -> list[Any]:
-        """The identifiers of the versions."""
-        return [plan.table for plan in self.plans]
+    def table(self) -> str:
+        """A digest of the identifiers of the versions."""
+        identifiers = json.dumps([plan.table for plan in self.plans])
+        return hashlib.blake2b(identifiers.encode(), digest_size=16).hexdigest()
 
     @property
     def name(self) -> str:
