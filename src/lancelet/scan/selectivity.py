@@ -33,6 +33,7 @@ _PATTERNS: Final = frozenset(
     {"contains", "starts_with", "ends_with", "regexp_match", "regexp_like"}
 )
 _DAYS_BITS: Final = 32
+_LARGEST: Final = 1e300
 _ABOVE: Final = frozenset({Operator.GREATER, Operator.GREATER_EQUAL})
 _BELOW: Final = frozenset({Operator.LESS, Operator.LESS_EQUAL})
 
@@ -105,6 +106,8 @@ class _Bounds:
     """The bounds of zones of a numeric column, and the examined rows of each zone."""
 
     def __init__(self, low: Floats, high: Floats, rows: Floats, step: float) -> None:
+        # Differences of infinite bounds would not be numbers.
+        low, high = np.clip(low, -_LARGEST, _LARGEST), np.clip(high, -_LARGEST, _LARGEST)
         self._low, self._high, self._rows = low, high, rows
         self._width = np.maximum(high - low + step, np.finfo(np.float64).tiny)
         self._step = step
@@ -178,7 +181,7 @@ def _nulls(found: Sequence[tuple[ZoneStatistics, Floats]]) -> float:
 
 def _number(value: pa.Scalar) -> float | None:
     found = _numbers(pa.repeat(value, 1)) if value.is_valid else None
-    return None if found is None else float(found[0])
+    return None if found is None or np.isnan(found[0]) else float(found[0])
 
 
 def _numbers(values: pa.Array) -> Floats | None:

@@ -7,6 +7,7 @@ heads of pages, of statistics.
 
 import gc
 import re
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -222,3 +223,11 @@ def test_words_at_one_position_are_expected_together():
     query = PhraseQuery("foo_bar baz", "t")
     assert dataset.to_table(full_text_query=query).num_rows == 3
     assert "rows that were found, rows=3," in dataset.scanner(full_text_query=query).explain_plan()
+
+
+@pytest.mark.parametrize("text", ["f > 0.5", "f <= -1e308", "f < cast('nan' AS double)"])
+def test_infinite_values_and_nan_have_estimates(text):
+    values = np.random.default_rng(0).random(10_000)
+    values[::100], values[1::100], values[2::100] = np.inf, -np.inf, np.nan
+    dataset = lancelet.write_dataset({"f": values}, f"memory://infinite-{uuid.uuid4()}/t")
+    assert "rows=" in dataset.scanner(filter=text).explain_plan()
