@@ -3,7 +3,7 @@
 import ast
 import re
 import subprocess
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,10 +18,10 @@ def tracked_files():
     return [ROOT / name for name in listing.split("\0") if name]
 
 
+@cache
 def trees():
     """Each source file, relative to src/, with its syntax tree."""
-    for path in SOURCES:
-        yield path.relative_to(ROOT / "src"), ast.parse(path.read_text())
+    return [(path.relative_to(ROOT / "src"), ast.parse(path.read_text())) for path in SOURCES]
 
 
 def imported_tops(tree):

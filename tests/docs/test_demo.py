@@ -23,10 +23,9 @@ def run(folder, rows):
     return done.stdout
 
 
+@pytest.mark.slow  # the guides run the same steps
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "rows", [5_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["small", "whole"]
-)
+@pytest.mark.parametrize("rows", [5_000, 1_000_000], ids=["small", "whole"])
 def test_the_main_job_runs_through_and_reports(tmp_path, rows):
     printed = run(tmp_path, rows)
     words = ("stream, restarted", "Parquet", "Rewrite", "found by both", "have the same label")

@@ -115,7 +115,9 @@ def stop_one(child: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("cleanup", CLEANUPS)
-@pytest.mark.parametrize("stops", [False, True], ids=["free", "stopped"])
+@pytest.mark.parametrize(
+    "stops", [pytest.param(False, marks=pytest.mark.slow), True], ids=["free", "stopped"]
+)
 def test_acknowledged_rows_are_there_once(tmp_path, cleanup, stops) -> None:
     outcomes = append_beside_cleanups(tmp_path, cleanup, 15, stops=stops)
     assert outcomes == {"acknowledged": 120}

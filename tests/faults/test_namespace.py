@@ -109,11 +109,24 @@ CASES = [
 ]
 CASES.append((register, "writer"))
 CHANGES[register] = {"c": [1, 2, 3], "other": [9]}
+EXHAUSTIVE = {create_in_namespace, create_with_properties}
+"""Variants of other changes."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
-    ("change", "written_by"), CASES, ids=[f"{change.__name__}-{by}" for change, by in CASES]
+    ("change", "written_by"),
+    [
+        pytest.param(
+            change,
+            by,
+            id=f"{change.__name__}-{by}",
+            marks=pytest.mark.slow
+            if change in EXHAUSTIVE or (by == "writer" and change is not register)
+            else (),
+        )
+        for change, by in CASES
+    ],
 )
 def test_a_change_of_a_name_is_whole_or_absent_at_every_request(
     tmp_path, change, written_by, fault

@@ -331,7 +331,7 @@ CHANGES_OF_ALL_ROWS = {
 
 
 @pytest.mark.parametrize("optimizer", ["lancelet", "reference"])
-@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("stable", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("change", CHANGES_OF_ALL_ROWS)
 def test_index_survives_a_change_of_all_rows(
     tmp_path: Path, change: str, stable: bool, optimizer: str

@@ -98,7 +98,7 @@ def compare(path, kind, element, metric):
     return {name: count / total for name, count in hits.items()}
 
 
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", pytest.param("dot", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "element"), CASES, ids=str)
 def test_each_searches_what_the_other_wrote(tmp_path, kind, element, metric):
     recalls = {}

@@ -281,14 +281,13 @@ def trial(original: Path, place: Path, target: str, seed: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_cost_of_a_read_is_bounded_by_its_size(tables, tmp_path, target):
-    for seed in range(3):
-        trial(tables(target), tmp_path / "t", target, seed)
+    trial(tables(target), tmp_path / "t", target, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_cost_of_a_read_is_bounded_by_its_size_at_length(tables, tmp_path, target):
-    for seed in range(3, 400):
+    for seed in range(1, 400):
         trial(tables(target), tmp_path / "t", target, seed)
 
 

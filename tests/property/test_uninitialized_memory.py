@@ -78,7 +78,7 @@ def outcomes(path, copy, kernels, fill):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc fills new memory on request")
-@pytest.mark.parametrize("kernels", ["native", "reference"])
+@pytest.mark.parametrize("kernels", ["native", pytest.param("reference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
 def test_damaged_files_show_no_memory_of_the_process(tmp_path, version, kernels):
     if version == "0.1":

@@ -106,7 +106,9 @@ def test_collations_are_those_of_the_columns_on_every_way(spark, path, tmp_path)
     assert ls.scan(spark, made).count() == 9
 
 
-@pytest.mark.parametrize("reads", ["by the driver", "in tasks"])
+@pytest.mark.parametrize(
+    "reads", ["by the driver", pytest.param("in tasks", marks=pytest.mark.slow)]
+)
 def test_queries_find_the_rows_that_spark_finds(spark, path, reads, monkeypatch):
     if reads == "in tasks":
         monkeypatch.setattr(reading, "SMALL_BYTES", 0)

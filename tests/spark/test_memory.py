@@ -97,6 +97,7 @@ def write_vectors(spark, uri, start=0, stop=VECTORS, mode="create"):
     return ls.write(frame, uri, mode=mode, options={"vector.v": DIMENSION})
 
 
+@pytest.mark.slow
 def test_wide_vectors(spark, uri, small):
     with small("write"):
         assert write_vectors(spark, uri).num_rows == VECTORS

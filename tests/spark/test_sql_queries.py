@@ -49,7 +49,14 @@ def warehouse(spark, tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("number", tpch.QUERIES)
+FEW = (1, 2, 4, 13, 16, 18, 21, 22)
+"""Queries with every construct of the others: joins, subqueries, outer joins, sets, views."""
+
+
+@pytest.mark.parametrize(
+    "number",
+    [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in tpch.QUERIES],
+)
 def test_tpch(spark, warehouse, number):
     text = tpch.QUERIES[number]
     ours = ls.sql(spark, text.format(**warehouse))
@@ -138,8 +145,8 @@ def check_random(spark, pair, settings, seed):
 
 
 def test_random_queries_match_spark(spark, pair, settings):
-    done = [check_random(spark, pair, settings, seed) for seed in range(24)]
-    assert sum(done) > 14
+    done = [check_random(spark, pair, settings, seed) for seed in range(10)]
+    assert sum(done) > 5
 
 
 @pytest.mark.slow

@@ -176,6 +176,7 @@ def compact(spark, table, options):
     return done.metrics.fragments_removed
 
 
+@pytest.mark.slow
 def test_the_pipeline_survives_an_executor_that_dies_in_the_middle_of_a_write(
     cluster, driver, server, table, gate, tmp_path
 ):
