@@ -454,7 +454,7 @@ def test_decoders_have_names_and_packages_bring_more(table, tmp_path, monkeypatc
     assert batch["blob"] == [b"21", b"43"]
     with pytest.raises(InvalidInputError, match="unknown decoder") as caught:
         plan.loader(2, to="numpy", decode={"blob": "backwards"})
-    assert caught.value.facts["expected"] == ["image", "reversed"]
+    assert caught.value.facts["expected"] == ["image", "reversed", "video"]
 
 
 def test_a_plan_stays_at_its_version(tmp_path):
