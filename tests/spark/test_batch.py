@@ -126,5 +126,5 @@ def test_errors_of_options_and_schemas_come_before_any_task(spark, uri):
     save(spark.range(3), uri)
     with pytest.raises(Exception, match="did you mean filter"):
         load(spark, uri, fitler="id = 1").collect()
-    with pytest.raises(Exception, match="should have type bigint but is int"):
-        save(spark.range(3).selectExpr("cast(id as int) id"), uri)
+    with pytest.raises(Exception, match="should have type bigint but is string"):
+        save(spark.range(3).selectExpr("cast(id as string) id"), uri)

@@ -17,7 +17,7 @@ from lancelet.errors import (
     SchemaMismatchError,
 )
 from lancelet.optimize import MaintenancePolicy
-from lancelet.spark import merging
+from lancelet.spark import merge_keys, merging, small_reads
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_merge_takes_fields_by_their_names(spark, tmp_path):
     ls.merge(row, uri, on="id").when_matched_update({"s": "source.s"}).execute()
     assert ls.scan(spark, uri).collect() == [(1, (10, 20))]
     other = {"s": "named_struct('a', 1, 'c', 2)"}
-    with pytest.raises(SchemaMismatchError, match="struct fields of the value differ"):
+    with pytest.raises(SchemaMismatchError, match="its fields differ"):
         ls.merge(row, uri, on="id").when_matched_update(other).execute()
     assert lance.dataset(uri).version == 2
 
@@ -226,3 +226,44 @@ def test_a_merge_that_lost_a_race_is_done_again(spark, table, monkeypatch):
     assert rows_of(table)[80] == ("ours", 8)
     assert (done.counts.inserted, done.counts.updated) == (0, 1)
     assert lance.dataset(table).count_rows() == 51
+
+
+@pytest.mark.parametrize("way", ["sql", "function"])
+def test_the_keys_of_a_small_source_are_a_filter_of_the_table(spark, tmp_path, way, monkeypatch):
+    monkeypatch.setattr(merge_keys, "TABLE_BYTES_MIN", 0)
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": range(1000), "n": [0] * 1000}), uri)
+    filters = []
+    plan = small_reads.plan_scan
+
+    def recording(snapshot, options):
+        filters.append(options.filter)
+        return plan(snapshot, options)
+
+    monkeypatch.setattr(small_reads, "plan_scan", recording)
+    # The source differs each time it is computed, and is computed once.
+    rows = spark.createDataFrame([(5,), (7,), (None,), (2000,)], "id int")
+    source = rows.selectExpr("id", "CAST(length(uuid()) AS BIGINT) AS n")
+    if way == "sql":
+        text = f"MERGE INTO lance.`{uri}` t USING {{source}} s ON s.id = t.id AND t.n = 0"
+        clauses = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        done = ls.sql(spark, f"{text} {clauses}", source=source).first()
+        counts = (done.num_updated_rows, done.num_inserted_rows)
+    else:
+        merge = ls.merge(source, uri, on="id").when_matched_update().when_not_matched_insert()
+        done = merge.execute().counts
+        counts = (done.updated, done.inserted)
+    assert counts == (2, 2)
+    assert any("`id` IN (5, 7, 2000)" in (each or "") for each in filters), filters
+    found = lance.dataset(uri).to_table(filter="n = 36")["id"].to_pylist()
+    assert sorted(found, key=str) == [2000, 5, 7, None]
+
+
+def test_rows_without_a_match_are_found_beside_a_small_source(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(merge_keys, "TABLE_BYTES_MIN", 0)
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": range(10), "n": [0] * 10}), uri)
+    source = spark.createDataFrame([(3, 1)], "id long, n long")
+    merge = ls.merge(source, uri, on="id").when_matched_update()
+    done = merge.when_not_matched_by_source_delete("target.id > 4").execute()
+    assert (done.counts.updated, done.counts.deleted) == (1, 5)

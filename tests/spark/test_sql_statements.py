@@ -16,6 +16,7 @@ from lancelet.errors import (
     AlreadyExistsError,
     DatasetNotFoundError,
     InvalidInputError,
+    LanceletError,
     UnsupportedError,
 )
 from lancelet.spark import merging
@@ -518,6 +519,123 @@ def test_errors_point_at_the_word_and_change_nothing(run, table, text, message, 
     if at:
         assert re.search(rf"column {column}\b", shown), shown
     assert lance.dataset(table).version == 1
+
+
+MISTAKES = [
+    ("SELECT * FROM <t> VERSION AS OF 999", "999"),
+    ("SELECT * FROM <t> VERSION AS OF 'nope'", "'nope'"),
+    ("SELECT * FROM <t>@nope", "nope"),
+    ("SELECT * FROM <t> TIMESTAMP AS OF '1990-01-01'", "<t>"),
+    ("SELECT * FROM <t> TIMESTAMP AS OF 'noon'", "'noon'"),
+    ("CREATE INDEX i ON <t> (nope) USING BTREE", "nope"),
+    ("CREATE INDEX i ON <t> (id) USING NOPE", "NOPE"),
+    ("ALTER TABLE <t> ALTER COLUMN n TYPE NOPE", "NOPE"),
+    ("ALTER TABLE <t> ADD COLUMN id BIGINT", "id"),
+    ("ALTER TABLE <t> DROP COLUMN nope", "nope"),
+    ("DROP TAG nope ON <t>", "nope"),
+    ("DROP BRANCH nope ON <t>", "nope"),
+    ("DROP INDEX nope ON <t>", "nope"),
+    ("REFRESH INDEX nope ON <t>", "nope"),
+    ("CREATE TAG a ON <t> VERSION AS OF 999", "999"),
+    ("RESTORE TABLE <t> TO VERSION AS OF 999", "999"),
+    ("RESTORE TABLE <t> TO VERSION AS OF 'nope'", "'nope'"),
+    ("DELETE FROM lance.`/nowhere.lance` WHERE x = 1", "lance.`"),
+    ("DESCRIBE lance.`/nowhere.lance`", "lance.`"),
+    ("OPTIMIZE lance.`/nowhere.lance`", "lance.`"),
+    ("OPTIMIZE <t> ZORDER BY (id)", "ZORDER"),
+    ("UPDATE <t> SET n = nope(3)", "nope"),
+    ("UPDATE <t> SET n = nope WHERE id = 1", "nope"),
+    ("UPDATE <t> SET n = n +", None),
+    ("DELETE FROM <t> WHERE id = = 1", "= 1"),
+    ("DELETE FROM <t> WHERE nope = 1", "nope"),
+    ("DELETE FROM <t> WHERE id IN (SELECT nope FROM range(3))", "nope"),
+    ("INSERT INTO <t> SELECT nope FROM range(3)", "nope"),
+    ("MERGE INTO <t> t USING <s> s ON t.id = s.nope WHEN MATCHED THEN DELETE", "s.nope"),
+    ("MERGE INTO <t> t USING <s> s ON t.id = s.id WHEN MATCHED AND nope THEN DELETE", "nope"),
+    ("MERGE INTO <t> t USING <s> s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.u", "s.u"),
+    ("CREATE TABLE <new> (id BIGINT DEFAULT 3)", "DEFAULT"),
+    ("CREATE TABLE <new> (id BIGINT GENERATED ALWAYS AS IDENTITY)", "GENERATED"),
+    ("CREATE TABLE <new> (id BIGINT PRIMARY KEY)", "PRIMARY KEY"),
+    ("CREATE TABLE <new> (id BIGINT, PRIMARY KEY (id))", "PRIMARY KEY"),
+    ("CREATE TABLE <new> (id BIGINT, CONSTRAINT a CHECK (id > 0))", None),
+    ("CREATE TABLE <new> (id BIGINT, s STRUCT<c: CHAR(3)>)", "CHAR"),
+    ("CREATE TABLE <new> (id BIGINT) PARTITIONED BY (id)", "PARTITIONED BY"),
+    ("CREATE TABLE <new> (id BIGINT) USING lance CLUSTER BY (id)", "CLUSTER BY"),
+    ("CREATE TABLE <new> (id BIGINT) LOCATION '/data/t'", "LOCATION"),
+    ("VACUUM <t> RETAIN 0 DAYS", "0 DAYS"),
+    ("CACHE TABLE <t>", None),
+]
+
+
+def test_every_error_of_a_statement_has_a_position_and_no_generated_names(run, table):
+    source = "(SELECT 1L AS id)"
+    for text, at in MISTAKES:
+        full = text.replace("<s>", source).replace("<t>", f"lance.`{table}`")
+        full = full.replace("<new>", f"lance.`{table}2`")
+        with pytest.raises((LanceletError, PySparkException), match=" ") as caught:
+            run(full)
+        shown = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+        assert "__lancelet" not in shown, shown
+        assert "#target" not in shown, shown
+        found = re.search(r"line 1, column (\d+):", shown)
+        assert found is not None, (text, shown)
+        if at is not None:
+            start = full.rindex(at.replace("<t>", f"lance.`{table}`"))
+            assert int(found[1]) - 1 in {start, start + 2 * (at[1:2] == ".")}, (text, shown)
+    assert lance.dataset(table).version == 1
+
+
+def test_a_column_may_be_named_end(run, path):
+    run("CREATE TABLE <t> (id BIGINT, end BIGINT, n INT)")
+    run("INSERT INTO <t> VALUES (1, 5, 1), (2, NULL, 2), (3, 3, 3)")
+    run("UPDATE <t> SET end = end + 1 WHERE end > 3 AND id = 1")
+    run("UPDATE <t> t SET n = (end + 10) WHERE (t.end) > 3")
+    run("DELETE FROM <t> WHERE (end = 3) AND n = 3")
+    run(
+        """MERGE INTO <t> AS t USING (SELECT 1L AS id, 9L AS end) s
+        ON t.id = s.id AND (t.end < s.end)
+        WHEN MATCHED AND CASE WHEN t.end > 0 THEN t.end IS NULL ELSE false END THEN DELETE
+        WHEN MATCHED AND t.end > 0 THEN UPDATE SET end = CASE WHEN s.end > 1 THEN s.end END
+        WHEN NOT MATCHED THEN INSERT (id, end) VALUES (s.id, s.end)"""
+    )
+    found = sorted(run("SELECT id, end, n FROM <t>"))
+    assert found == [(1, 9, 16), (2, None, 2)]
+    assert run("SELECT id IS DISTINCT FROM t.end FROM <t> t ORDER BY id") == [(True,), (True,)]
+
+
+def test_tables_and_names_of_queries_come_before_changes(run, table):
+    run("WITH v AS (SELECT 3L AS id) DELETE FROM <t> WHERE id IN (SELECT id FROM v)")
+    run("WITH v (k) AS (SELECT max(id) FROM <t>) UPDATE <t> SET n = 7 WHERE id IN (TABLE v)")
+    run("WITH v AS (SELECT 30L AS id) INSERT INTO <t> (id) WITH w AS (TABLE v) SELECT id FROM w")
+    merge = "MERGE INTO <t> t USING v ON t.id = v.id WHEN MATCHED THEN UPDATE SET n = 8"
+    run(f"WITH v AS (SELECT 4L AS id), w AS (SELECT 1) {merge}")
+    found = rows_of(table)
+    assert 3 not in found
+    assert (found[19][1], found[30], found[4][1]) == (7, (None, None), 8)
+
+
+def test_columns_have_lengths_and_are_compared_as_spark_compares_them(run, path, spark):
+    run("CREATE TABLE <t> (id INT, c CHAR(3), v VARCHAR(4)) TBLPROPERTIES ('a' = 'b')")
+    run("ALTER TABLE <t> ADD COLUMN more VARCHAR(2)")
+    run("INSERT INTO <t> VALUES (1, 'a', 'long', 'x'), (2, 'abc ', 'l', NULL)")
+    assert run("SELECT c, v FROM <t> ORDER BY id") == [("a  ", "long"), ("abc", "l")]
+    assert run("SELECT id FROM <t> WHERE c = 'a'") == [(1,)]
+    assert run("SELECT id FROM <t> WHERE v = 'l' AND c = 'abc'") == [(2,)]
+    assert [row[1] for row in run("DESCRIBE <t>")] == ["int", "char(3)", "varchar(4)", "varchar(2)"]
+    merge = "MERGE INTO <t> t USING (SELECT 1 AS id) s ON t.id = s.id"
+    for statement in (
+        "INSERT INTO <t> (id, c) VALUES (3, 'abcd')",
+        "UPDATE <t> SET v = 'longer' WHERE id = 1",
+        f"{merge} WHEN MATCHED THEN UPDATE SET more = 'xyz'",
+    ):
+        with pytest.raises(Exception, match="longer than its column allows"):
+            run(statement)
+    frame = spark.createDataFrame([(4, "abcd")], "id int, c string")
+    with pytest.raises(Exception, match="longer than its column allows"):
+        frame.write.format("lance").mode("append").save(path)
+    with pytest.raises(StatementError, match="length of a column cannot be changed"):
+        run("ALTER TABLE <t> ALTER COLUMN v TYPE STRING")
+    assert lance.dataset(path).count_rows() == 2
 
 
 def test_blobs_are_not_lost_by_updates(run, spark, path):

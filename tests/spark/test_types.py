@@ -6,8 +6,11 @@ import decimal
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql.types import IntegerType, StructType
 
 from lancelet import spark as ls
+from lancelet.errors import UnsupportedError
 
 NOW = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)  # noqa: DTZ001 - Spark has such
 UTC_NOW = NOW.replace(tzinfo=dt.UTC)
@@ -114,3 +117,47 @@ def test_instants_are_the_same_in_every_zone_of_a_session(spark, tmp_path, zone)
         assert again == [(1719793800, "2024-07-01 00:30:00")]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_types_of_spark_come_back_as_they_were(spark, tmp_path):
+    uri = str(tmp_path / "t.lance")
+    frame = spark.sql(
+        """SELECT INTERVAL '7' HOUR AS h, INTERVAL '1 02' DAY TO HOUR AS d,
+                  parse_json('{"a": [1, "x"]}') AS v,
+                  array(CAST(X'0102' AS VARIANT), NULL) AS vs,
+                  named_struct('v', CAST(1.5D AS VARIANT)) AS s,
+                  map('k', CAST(DATE '2024-02-29' AS VARIANT)) AS m"""
+    )
+    frame.write.format("lance").mode("append").save(uri)
+    ls.write(frame, uri, mode="append")
+    ls.sql(spark, f"INSERT INTO lance.`{uri}` SELECT * FROM lance.`{uri}` VERSION AS OF 1")
+    for way in (
+        spark.read.format("lance").load(uri),
+        ls.sql(spark, f"SELECT * FROM lance.`{uri}`"),
+    ):
+        assert way.dtypes == frame.dtypes
+        shown = way.selectExpr(
+            "h", "d", "to_json(v)", "schema_of_variant(vs[0])", "vs[1]", "schema_of_variant(s.v)",
+            "schema_of_variant(m['k'])",
+        )  # fmt: skip
+        expected = (
+            dt.timedelta(hours=7), dt.timedelta(hours=26), '{"a":[1,"x"]}', "BINARY", None,
+            "DOUBLE", "DATE",
+        )  # fmt: skip
+        assert [tuple(row) for row in shown.collect()] == [expected] * 3
+
+
+def test_vectors_of_machine_learning_come_back(spark, tmp_path):
+    uri = str(tmp_path / "t.lance")
+    vectors = [Vectors.dense([1.0, 2.0]), Vectors.sparse(3, [1], [5.0]), None]
+    schema = StructType().add("id", IntegerType()).add("v", VectorUDT())
+    frame = spark.createDataFrame(list(enumerate(vectors)), schema)
+    ls.write(frame, uri)
+    for way in (spark.read.format("lance").load(uri), ls.scan(spark, uri)):
+        assert [row.v for row in way.orderBy("id").collect()] == vectors
+
+
+def test_intervals_of_months_are_rejected_with_the_type(spark, tmp_path):
+    frame = spark.sql("SELECT INTERVAL '7' MONTH AS m")
+    with pytest.raises(UnsupportedError, match="interval month"):
+        ls.write(frame, str(tmp_path / "t.lance"))

@@ -1,7 +1,7 @@
 """Deletes, updates, compaction and other maintenance in parallel tasks.
 
 The tasks run on the given Spark session, or in local processes without one. Each function commits
-at most one version.
+at most one version; compaction commits another one before it, which reserves fragment ids.
 """
 
 from __future__ import annotations

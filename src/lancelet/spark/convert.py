@@ -18,21 +18,53 @@ from pyspark.sql.variant_utils import VariantUtils
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import BlobType
-from lancelet.spark.types import VARIANT, is_json_type, is_list
+from lancelet.spark.types import VARIANT, is_json_type, is_list, length_of
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema by name, cast to its types; missing columns are null."""
+    """Return the columns of a schema by name, cast to its types; missing columns are null.
+
+    Names that differ only by case are the same column if there is no other.
+    """
     if batch.schema.equals(schema):
         return batch
-    names = set(batch.schema.names)
-    columns = [
-        convert_column(
-            batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows), field
-        )
-        for field in schema
-    ]
+    names = batch.schema.names
+    by_case = {name.lower(): name for name in names if name not in schema.names}
+    columns = []
+    for field in schema:
+        name = field.name if field.name in names else by_case.get(field.name.lower())
+        values = pa.nulls(batch.num_rows) if name is None else batch.column(name)
+        columns.append(convert_column(values, field))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def fit_lengths(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with its CHAR columns padded; raises for texts that exceed their length.
+
+    As in Spark, spaces at the end do not count.
+    """
+    lengths = {index: length_of(field) for index, field in enumerate(schema)}
+    if not any(lengths.values()):
+        return batch
+    columns = [
+        column if (length := lengths[index]) is None else _fit_length(column, schema[index], length)
+        for index, column in enumerate(batch.columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _fit_length(array: pa.Array, field: pa.Field, length: tuple[int, bool]) -> pa.Array:
+    size, is_padded = length
+    beyond = pc.utf8_rtrim(pc.utf8_slice_codeunits(array, size, None), characters=" ")
+    if pc.any(pc.not_equal(beyond, "")).as_py():
+        raise InvalidInputError(
+            "a text is longer than its column allows",
+            column=field.name,
+            characters=pc.max(pc.utf8_length(array)).as_py(),
+            allowed=size,
+        )
+    array = pc.utf8_slice_codeunits(array, 0, size)
+    return pc.utf8_rpad(array, size, padding=" ") if is_padded else array
 
 
 def convert_column(array: pa.Array, field: pa.Field, *, path: str | None = None) -> pa.Array:
@@ -183,11 +215,23 @@ def _bounds(array: pa.Array) -> tuple[int, int, np.ndarray[tuple[int], np.dtype[
     return int(offsets[0]), int(offsets[-1]), offsets - offsets[0]
 
 
+def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return numbers with the digits that Spark stores in a type: rounded or truncated ones."""
+    is_exact = not kinds.is_decimal(array.type) and not kinds.is_floating(array.type)
+    if is_exact or not (kinds.is_integer(target) or kinds.is_decimal(target)):
+        return array
+    if kinds.is_integer(target):
+        return pc.trunc(array)
+    if kinds.is_decimal(array.type) and array.type.scale > target.scale:
+        return pc.round(array, ndigits=target.scale, round_mode="half_towards_infinity")
+    return array
+
+
 def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     try:
         if kinds.is_dictionary(target):
             return _cast(array, target.value_type, path).dictionary_encode().cast(target)
-        return array.cast(target)
+        return _rounded(array, target).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
             f"values do not fit the target type: {error}",

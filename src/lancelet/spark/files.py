@@ -23,16 +23,17 @@ from lancelet.change.blob_input import BlobPolicy, resolve_blobs
 from lancelet.change.fit import fit_to_table
 from lancelet.change.publish import CommitProperties, commit_transaction, new_transaction
 from lancelet.change.write import FileLimits, FileOptions, Target, write_fragments
-from lancelet.errors import AlreadyExistsError, StorageError
+from lancelet.dataset.dataset import LanceDataset
+from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, StorageError
 from lancelet.file.batches import rebatch
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.jobs.table_ref import TableRef
-from lancelet.spark.convert import convert_batch
+from lancelet.spark.convert import convert_batch, fit_lengths
 from lancelet.spark.options import WriteSettings
-from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
+from lancelet.spark.write_schema import new_fields, schema_for_new_table, schema_for_table
 from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -99,6 +100,8 @@ def plan_files(
     settings: WriteSettings, latest: Snapshot | None, schema: StructType, *, replaces: bool
 ) -> FilePlan:
     """Plan how the rows of a data frame are appended to a version or replace it."""
+    if latest is not None and not replaces and settings.merge_schema:
+        latest = add_new_columns(settings.table, schema, settings)
     current_version = None if latest is None else with_actual_version(latest.manifest).data_version
     if latest is not None and current_version is not None and not replaces:
         arrow = schema_for_table(latest.schema, schema)
@@ -109,6 +112,24 @@ def plan_files(
     arrow = schema_for_new_table(schema, settings)
     fields = Schema.from_arrow(arrow, blob_v2=version >= FileVersion.V2_2)
     return file_plan(settings, latest, arrow, fields, version)
+
+
+def add_new_columns(table: TableRef, schema: StructType, settings: WriteSettings) -> Snapshot:
+    """Add the columns of a schema that the latest version does not have, as a version of its own.
+
+    They are null in existing rows. Returns the version with all columns.
+    """
+    latest = latest_of(table)
+    if latest is None:
+        raise DatasetNotFoundError("the table to add columns to does not exist", uri=table.uri)
+    added = [field.with_nullable(True) for field in new_fields(latest.schema, schema, settings)]
+    if not added:
+        return latest
+    dataset = LanceDataset(table.uri, storage_options=dict(table.options))
+    if table.branch is not None:
+        dataset = dataset.checkout_version((table.branch, None))
+    dataset.add_columns(added)
+    return dataset.snapshot
 
 
 def file_plan(
@@ -145,7 +166,7 @@ def file_plan(
 
 def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
     """Write the rows of a task in files with unique names."""
-    converted = (convert_batch(batch, plan.arrow) for batch in batches)
+    converted = (fit_lengths(convert_batch(batch, plan.arrow), plan.arrow) for batch in batches)
     resolved = resolve_blobs(converted, plan.schema, plan.blobs)
     options = FileOptions(version=plan.version, limits=plan.limits)
     rows = rebatch(resolved, _PAGE_ROWS, bytes_max=_PAGE_BYTES)

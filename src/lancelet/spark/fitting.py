@@ -1,4 +1,8 @@
-"""Cast data frame columns to the table schema.
+"""Cast data frame columns to the table schema, by the rules of Spark's store assignment.
+
+    decimal(9,2)                  from any number; decimals are rounded, numbers must fit
+    string                        from any atomic type but binary
+    int                           not from string: a cast says what is meant
 
     struct<b: int, a: int>        {b: 2, a: 1}
     struct<a: bigint, b: bigint>  {a: 1, b: 2} by name, {a: 2, b: 1} by position
@@ -8,12 +12,64 @@ Values that do not fit are errors, with and without the session's ANSI mode.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NoReturn
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
+from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+
+def fit_value(
+    value: Column,
+    found: DataType,
+    field: StructField,
+    fail: Callable[[str], NoReturn],
+    *,
+    by_name: bool,
+) -> Column:
+    """Cast a value to the type of a column; calls `fail` if Spark does not store the type there."""
+    expected = field.dataType.simpleString()
+    if by_name and not has_same_names(found, field.dataType):
+        fail(
+            f"`{field.name}` has type {expected}; its fields differ from those of "
+            f"{found.simpleString()}"
+        )
+    if not is_storable(found, field.dataType, by_name=by_name):
+        fail(
+            f"`{field.name}` has type {expected}, which cannot store values of type "
+            f"{found.simpleString()}; add a cast"
+        )
+    message = F.lit(f"a value does not fit `{field.name}`, which has type {expected}")
+    return cast_or_raise(value, found, field.dataType, message, by_name=by_name)
+
+
+def is_storable(found: DataType, target: DataType, *, by_name: bool = False) -> bool:
+    """Return whether Spark stores values of a type in a column of another without a cast."""
+    storable = partial(is_storable, by_name=by_name)
+    number, text = spark_types.NumericType, spark_types.StringType
+    times = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
+    match found, target:
+        case spark_types.NullType(), _:
+            return True
+        case ArrayType(), ArrayType():
+            return storable(found.elementType, target.elementType)
+        case MapType(), MapType():
+            is_key = storable(found.keyType, target.keyType)
+            return is_key and storable(found.valueType, target.valueType)
+        case StructType(), StructType():
+            return len(found) == len(target) and all(
+                storable(one.dataType, two.dataType)
+                for one, two in pair_fields(found, target, by_name=by_name)
+            )
+    if isinstance(found, number) and isinstance(target, number):
+        return True
+    if isinstance(found, times) and isinstance(target, times):
+        return True
+    is_plain = not isinstance(found, ArrayType | MapType | StructType | spark_types.BinaryType)
+    return found == target or (isinstance(target, text) and is_plain)
 
 
 def cast_or_raise(

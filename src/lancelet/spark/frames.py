@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from lancelet.jobs.engine import Done, Job, Outcome, PhaseControl, run_task
 from lancelet.spark.arrow_tasks import map_in_arrow
@@ -48,3 +48,20 @@ def literal(text: str) -> str:
 def quoted(name: str) -> str:
     """Return a name as a quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether column names that differ by case are different names in a session."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def find_name(names: Sequence[str], name: str, *, is_exact: bool = False) -> str | None:
+    """Return the one of `names` that `name` refers to, or None if there is none or several.
+
+    >>> find_name(["id", "Name"], "NAME")
+    'Name'
+    """
+    if name in names:
+        return name
+    found = [] if is_exact else [each for each in names if each.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None

@@ -12,9 +12,9 @@
     table   7 at 40, 8 at 41              source 2, -                       insert
                                           -, target at address 41           delete, if specified
 
-Conditions and values are Spark SQL over `source` and `target`. Of several clauses of one case, the
-first one with a true condition applies. Keys are compared with SQL equality, so nulls never match.
-Several source rows that change the same row are an error.
+Conditions and values are Spark SQL or Column expressions over `source` and `target`. Of several
+clauses of one case, the first one with a true condition applies. Keys are compared with SQL
+equality, so nulls never match. Several source rows that change the same row are an error.
 
 Inserted keys are recorded in the transaction, so that of two concurrent merges that insert the same
 key, the later one is retried.
@@ -28,12 +28,11 @@ from dataclasses import replace
 from enum import IntEnum
 from functools import partial, reduce
 from operator import and_
-from typing import Final, Unpack
+from typing import Final, NoReturn, Unpack
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
-from pyspark.sql.types import DataType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructType
 
 from lancelet.change.publish import Retries, with_retries
 from lancelet.errors import (
@@ -47,8 +46,9 @@ from lancelet.jobs.engine import Job, JobReport
 from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.files import plan_files
-from lancelet.spark.fitting import cast_or_raise, has_same_names
-from lancelet.spark.frames import quoted, run_over
+from lancelet.spark.fitting import fit_value
+from lancelet.spark.frames import find_name, quoted, run_over
+from lancelet.spark.merge_keys import SmallSource
 from lancelet.spark.merge_tasks import (
     ACTION,
     ADDRESS,
@@ -61,14 +61,19 @@ from lancelet.spark.merge_tasks import (
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.running import Running, begin
 from lancelet.spark.scanning import scan_version
-from lancelet.spark.types import spark_schema
-from lancelet.spark.write_schema import brought_field, schema_for_table
+from lancelet.spark.write_schema import schema_for_table, target_schema
 from lancelet.spark.writing import Once
 from lancelet.table.snapshot import Snapshot
 from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 _COUNT: Final = "__lancelet_times"
+_CLAUSE: Final = "__lancelet_clause"
+_IS_SOURCE: Final = "__lancelet_source"
+
+
+Expression = str | Column
+"""SQL text, or a Column expression."""
 
 
 class Case(IntEnum):
@@ -85,8 +90,8 @@ class Clause:
 
     case: Case
     action: Action
-    condition: str | None = None
-    values: Mapping[str, str] | None = None
+    condition: Expression | None = None
+    values: Mapping[str, Expression] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,37 +136,50 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge under construction; `execute` runs it."""
+    """A merge under construction; `execute` runs it.
+
+    Rows match if the columns `on` are equal, or if `condition` is true. `names` are the aliases of
+    the source and the table in expressions.
+    """
 
     frame: DataFrame
     table: TableRef
     on: tuple[str, ...]
     running: Running
     clauses: tuple[Clause, ...] = ()
+    condition: Expression | None = None
+    names: tuple[str, str] = ("source", "target")
+    small: SmallSource | None = None
 
     def when_matched_update(
-        self, values: Mapping[str, str] | None = None, *, condition: str | None = None
+        self,
+        values: Mapping[str, Expression] | None = None,
+        *,
+        condition: Expression | None = None,
     ) -> Merge:
         """Update matched rows with all columns of the source, or with the given values."""
         return self._with(Clause(Case.MATCHED, Action.UPDATE, condition, values))
 
-    def when_matched_delete(self, condition: str | None = None) -> Merge:
+    def when_matched_delete(self, condition: Expression | None = None) -> Merge:
         """Delete matched rows."""
         return self._with(Clause(Case.MATCHED, Action.DELETE, condition))
 
     def when_not_matched_insert(
-        self, values: Mapping[str, str] | None = None, *, condition: str | None = None
+        self,
+        values: Mapping[str, Expression] | None = None,
+        *,
+        condition: Expression | None = None,
     ) -> Merge:
         """Insert source rows without a match; other columns become null."""
         return self._with(Clause(Case.SOURCE_ONLY, Action.INSERT, condition, values))
 
     def when_not_matched_by_source_update(
-        self, values: Mapping[str, str], *, condition: str | None = None
+        self, values: Mapping[str, Expression], *, condition: Expression | None = None
     ) -> Merge:
         """Update table rows without a match."""
         return self._with(Clause(Case.TARGET_ONLY, Action.UPDATE, condition, values))
 
-    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Merge:
+    def when_not_matched_by_source_delete(self, condition: Expression | None = None) -> Merge:
         """Delete table rows without a match."""
         return self._with(Clause(Case.TARGET_ONLY, Action.DELETE, condition))
 
@@ -178,37 +196,63 @@ class Merge:
         only_deletes = all(
             each.action is Action.DELETE and each.condition is None for each in matching
         )
-        keys = [(name, name) for name in self.on]
+        merge = self._with_small_source()
         return change_rows(
             job,
             self.table,
-            self._joined,
+            merge.changed,
             self.on,
             watermark=watermark,
             retries=retries,
-            matched=Matched(self.frame, keys, only_deletes) if matching else None,
+            matched=Matched(merge.frame, self._keys, only_deletes) if matching else None,
         )
+
+    @property
+    def _keys(self) -> list[tuple[str, str]]:
+        return [(name, name) for name in self.on]
+
+    def _with_small_source(self) -> Merge:
+        """Return the merge of rows that the driver has read, if they are few."""
+        expressions = [each.condition for each in self.clauses]
+        expressions += [value for each in self.clauses for value in (each.values or {}).values()]
+        has_columns = any(isinstance(each, Column) for each in expressions)
+        if has_columns or any(each.case is Case.TARGET_ONLY for each in self.clauses):
+            return self  # columns may be those of the frame, and other rows are needed too
+        if not set(self.on) <= set(self.frame.columns):
+            return self
+        small = SmallSource.read(self.frame, self.table.at(None).open(), self._keys)
+        return self if small is None else replace(self, frame=small.frame, small=small)
 
     def _with(self, clause: Clause) -> Merge:
         return replace(self, clauses=(*self.clauses, clause))
 
-    def _joined(self, snapshot: Snapshot) -> DataFrame:
+    def changed(self, snapshot: Snapshot) -> DataFrame:
         """Return the changed rows with their action, address and new values."""
         schema = target_schema(snapshot, self.frame.schema)
         names = schema.fieldNames()
         self._check(snapshot, schema)
         read = names if self._reads_target(names) else list(self.on)
         target = scan_version(
-            self.frame.sparkSession, self.table, snapshot, columns=[*read, "_rowaddr"]
-        ).select(F.struct(*map(quoted, read)).alias("target"), F.col("_rowaddr").alias(ADDRESS))
-        source = self.frame.select(F.struct(*map(quoted, self.frame.columns)).alias("source"))
-        keys = [_column_of("source", name) == _column_of("target", name) for name in self.on]
-        # Spark estimates both sides as small and would broadcast one of them.
-        joined = source.hint("merge").join(
-            target.hint("merge"), reduce(and_, keys), self._join_type()
+            self.frame.sparkSession,
+            self.table,
+            snapshot,
+            columns=[*read, "_rowaddr"],
+            filter=None if self.small is None else self.small.filter_of(snapshot, self._keys),
+        ).withColumnRenamed("_rowaddr", ADDRESS)
+        source = self.frame.withColumn(_IS_SOURCE, F.lit(1))
+        source_name, target_name = self.names
+        matches = (
+            reduce(and_, [self._source(name) == self._target(name) for name in self.on])
+            if self.condition is None
+            else column_of(self.condition)
         )
-        clause = self._clause_number()
-        chosen = joined.withColumn("clause", clause).where("clause is not null")
+        # Spark estimates both sides as small and would broadcast one of them.
+        joined = (
+            source.alias(source_name)
+            .hint("merge")
+            .join(target.alias(target_name).hint("merge"), matches, self._join_type())
+        )
+        chosen = joined.withColumn(_CLAUSE, self._clause_number()).where(f"{_CLAUSE} is not null")
         new_values = {
             (number, name): value
             for number, each in enumerate(self.clauses)
@@ -217,23 +261,30 @@ class Merge:
         }
         labels = {key: f"__lancelet_{key[0]}_{key[1]}" for key in new_values}
         value_columns = [
-            F.when(F.col("clause") == key[0], value).alias(labels[key])
+            F.when(F.col(_CLAUSE) == key[0], value).alias(labels[key])
             for key, value in new_values.items()
         ]
-        selected = chosen.select("clause", ADDRESS, *value_columns)
+        selected = chosen.select(_CLAUSE, ADDRESS, *value_columns)
         types = {each.name: each.dataType for each in selected.schema}
         values = []
         for field in schema:
             value = F.lit(None).cast(field.dataType)
             for key in [key for key in new_values if key[1] == field.name]:
-                cast_value = _cast(F.col(quoted(labels[key])), types[labels[key]], field)
-                value = F.when(F.col("clause") == key[0], cast_value).otherwise(value)
+                label = labels[key]
+                fitted = fit_value(F.col(quoted(label)), types[label], field, _fail, by_name=True)
+                value = F.when(F.col(_CLAUSE) == key[0], fitted).otherwise(value)
             values.append(value.alias(field.name))
         actions = F.lit(None).cast("int")
         for number, each in enumerate(self.clauses):
-            actions = F.when(F.col("clause") == number, int(each.action)).otherwise(actions)
+            actions = F.when(F.col(_CLAUSE) == number, int(each.action)).otherwise(actions)
         chosen = selected.select(actions.alias(ACTION), F.col(ADDRESS), *values)
         return chosen.sortWithinPartitions(ACTION)
+
+    def _source(self, name: str) -> Column:
+        return F.col(f"{quoted(self.names[0])}.{quoted(name)}")
+
+    def _target(self, name: str) -> Column:
+        return F.col(f"{quoted(self.names[1])}.{quoted(name)}")
 
     def _join_type(self) -> str:
         cases = {clause.case for clause in self.clauses}
@@ -243,15 +294,16 @@ class Merge:
 
     def _clause_number(self) -> Column:
         """Return the number of the first clause that applies to a row."""
+        is_source, is_target = F.col(_IS_SOURCE).isNotNull(), F.col(ADDRESS).isNotNull()
         cases = {
-            Case.MATCHED: F.col("source").isNotNull() & F.col(ADDRESS).isNotNull(),
-            Case.SOURCE_ONLY: F.col(ADDRESS).isNull(),
-            Case.TARGET_ONLY: F.col("source").isNull(),
+            Case.MATCHED: is_source & is_target,
+            Case.SOURCE_ONLY: ~is_target,
+            Case.TARGET_ONLY: ~is_source,
         }
         numbers = [
             F.when(
                 cases[clause.case]
-                & (F.lit(True) if clause.condition is None else F.expr(clause.condition)),
+                & (F.lit(True) if clause.condition is None else column_of(clause.condition)),
                 F.lit(number),
             )
             for number, clause in enumerate(self.clauses)
@@ -262,20 +314,22 @@ class Merge:
         """Return the new value of a column in rows of a clause; None for null."""
         if clause.action is Action.DELETE:
             return None
-        if clause.values is None and name in self.frame.columns:
-            return _column_of("source", name)
+        if clause.values is None and find_name(self.frame.columns, name) is not None:
+            return self._source(name)
         if clause.values is not None and name in clause.values:
-            return F.expr(clause.values[name])
+            return column_of(clause.values[name])
         keeps_value = clause.action is Action.UPDATE and name in read
-        return _column_of("target", name) if keeps_value else None
+        return self._target(name) if keeps_value else None
 
     def _reads_target(self, names: Sequence[str]) -> bool:
         """Return whether the merge needs table columns other than the keys."""
         source_columns = set(self.frame.columns)
+        if self.condition is not None:
+            return True
         for clause in self.clauses:
-            texts = [clause.condition or "", *(clause.values or {}).values()]
-            if any("target" in text for text in texts):
-                return True
+            for each in (clause.condition or "", *(clause.values or {}).values()):
+                if isinstance(each, Column) or self.names[1] in each:
+                    return True
             if clause.action is Action.UPDATE:
                 changed_columns = source_columns if clause.values is None else set(clause.values)
                 if not changed_columns >= set(names):
@@ -381,30 +435,57 @@ def change_rows(
     return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))
 
 
-def target_schema(snapshot: Snapshot, source_schema: StructType | None = None) -> StructType:
-    """Return the schema of rows that are written to a table.
+def update_matching(
+    session: SparkSession,
+    table: TableRef,
+    condition: Expression | None,
+    values: Mapping[str, Expression] | None,
+    *,
+    alias: str,
+) -> MergeResult:
+    """Update the rows that match a condition, or delete them if there are no values.
 
-    Blobs are binary, or strings with URIs if the source contains strings.
+    Args:
+        session: The session that computes conditions and values.
+        table: The table.
+        condition: The rows to change, by default all.
+        values: The new values by column.
+        alias: The name of the table in expressions.
     """
-    types = {} if source_schema is None else {field.name: field.dataType for field in source_schema}
-    fields = [
-        brought_field(field.to_arrow(), types.get(field.name)) for field in snapshot.schema.fields
-    ]
-    return spark_schema(pa.schema(fields))
+    job, _ = begin(table.uri, {"spark": session})
+
+    def changed(snapshot: Snapshot) -> DataFrame:
+        schema = target_schema(snapshot)
+        columns = schema.fieldNames()
+        rows = scan_version(session, table, snapshot, columns=[*columns, "_rowaddr"])
+        found = rows.withColumnRenamed("_rowaddr", ADDRESS).alias(alias)
+        if condition is not None:
+            found = found.where(column_of(condition))
+        action = Action.DELETE if values is None else Action.UPDATE
+        head = [F.lit(int(action)).alias(ACTION), F.col(ADDRESS)]
+        if values is None:
+            return found.select(*head)
+        shown = [
+            column_of(values[name]) if name in values else F.col(f"{quoted(alias)}.{quoted(name)}")
+            for name in columns
+        ]
+        named = [value.alias(name) for value, name in zip(shown, columns, strict=True)]
+        made = found.select(*head, *named)
+        types = {each.name: each.dataType for each in made.schema}
+        fitted = []
+        for field in schema:
+            value = F.col(quoted(field.name))
+            value = fit_value(value, types[field.name], field, _fail, by_name=True)
+            fitted.append(value.alias(field.name))
+        return made.select(ACTION, ADDRESS, *fitted)
+
+    return change_rows(job, table, changed)
 
 
-def _column_of(side: str, name: str) -> Column:
-    return F.col(f"{side}.{quoted(name)}")
+def column_of(expression: Expression) -> Column:
+    """Return a Column for SQL text or a Column."""
+    return F.expr(expression) if isinstance(expression, str) else expression
 
 
-def _cast(value: Column, source_type: DataType, field: StructField) -> Column:
-    """Cast a value to the type of a column; struct fields are matched by name."""
-    facts = {"expected": field.dataType.simpleString(), "found": source_type.simpleString()}
-    if not has_same_names(source_type, field.dataType):
-        raise SchemaMismatchError(
-            "the struct fields of the value differ from those of the column",
-            column=field.name,
-            **facts,
-        )
-    message = f"a value does not fit `{field.name}`, which has type {facts['expected']}"
-    return cast_or_raise(value, source_type, field.dataType, F.lit(message), by_name=True)
+def _fail(message: str) -> NoReturn:
+    raise SchemaMismatchError(message)

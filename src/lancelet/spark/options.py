@@ -52,6 +52,8 @@ WRITE_NAMES: Final = frozenset(
         "target_bases",
         "external_blob_mode",
         "allow_external_blob_outside_bases",
+        "merge_schema",
+        "replace_where",
     }
 )
 ROW_NAMES: Final = frozenset(
@@ -83,6 +85,36 @@ STREAM_WRITE_NAMES: Final = WRITE_NAMES | {"stream_id", "upsert_on", "log"}
 _SPARK_NAMES: Final = frozenset(
     {"path", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
 )
+_DELTA_NAMES: Final = {
+    "versionasof": "version",
+    "timestampasof": "asof",
+    "mergeschema": "merge_schema",
+    "replacewhere": "replace_where",
+    "maxrecordsperfile": "max_rows_per_file",
+    "usermetadata": "commit_message",
+    "startingversion": "starting_version",
+}
+"""Options of Delta with an equivalent of another name."""
+_REPLACEMENTS: Final = {
+    "partitionoverwritemode": "Lance tables have no partitions; replace rows with "
+    "mode('overwrite') and the option replaceWhere",
+    "overwriteschema": "mode('overwrite') always replaces the schema; set it to true or omit it",
+    "readchangefeed": "use spark.readStream with the option change_feed, or lance_changes in SQL",
+    "readchangedata": "use spark.readStream with the option change_feed, or lance_changes in SQL",
+    "startingtimestamp": "use starting_version; DESCRIBE HISTORY has the versions of times",
+    "endingversion": "use lance_changes(path, first, last) in SQL",
+    "ignoredeletes": "use on_change with the value skip",
+    "ignorechanges": "use on_change with the value skip",
+    "skipchangecommits": "use on_change with the value skip",
+    "maxfilespertrigger": "use max_rows_per_batch, max_bytes_per_batch or max_versions_per_batch",
+    "maxbytespertrigger": "use max_bytes_per_batch",
+    "txnappid": "use lancelet.spark.write(..., once=Once(sequence, batch))",
+    "txnversion": "use lancelet.spark.write(..., once=Once(sequence, batch))",
+    "datachange": "rows that are rewritten without a change are those of OPTIMIZE; omit the option",
+    "optimizewrite": "use max_rows_per_file, and OPTIMIZE for existing files",
+    "autocompact": "call lancelet.spark.maintain, or OPTIMIZE",
+}
+"""Options of Delta without an equivalent, and what to use instead."""
 _EVERY_NAME: Final = READ_NAMES | STREAM_READ_NAMES | STREAM_WRITE_NAMES
 _ROW_OPTIONS: Final = {
     "with_row_id": ("_rowid",),
@@ -216,6 +248,8 @@ class WriteSettings:
     target_bases: tuple[str, ...] = ()
     ingests_blobs: bool = False
     allows_blobs_outside: bool = False
+    merge_schema: bool = False
+    replace_where: str | None = None
     stream_id: str | None = None
     upsert_on: tuple[str, ...] = ()
     log: bool = False
@@ -252,6 +286,8 @@ class WriteSettings:
             _names(given.get("target_bases", "")),
             _choice(given, "external_blob_mode", ("reference", "ingest")) == "ingest",
             _flag(given, "allow_external_blob_outside_bases"),
+            _flag(given, "merge_schema"),
+            given.get("replace_where"),
         )
 
 
@@ -288,11 +324,18 @@ def _checked(
 ) -> dict[str, str]:
     """Return the options of lancelet; raise for unknown names."""
     given: dict[str, str] = {}
-    for name, value in options.items():
+    for spelled, value in options.items():
+        name = _DELTA_NAMES.get(spelled, spelled)
         is_own_option = name in allowed or name.startswith(prefixes)
         if is_own_option or (suffix is not None and name.endswith(suffix)):
             given[name] = value
         elif name not in _SPARK_NAMES and name not in _EVERY_NAME:
+            if name == "overwriteschema" and value.lower() == "true":
+                continue
+            if name in _REPLACEMENTS:
+                raise InvalidInputError(
+                    f"unknown option `{name}`: {_REPLACEMENTS[name]}", option=name, found=value
+                )
             near = get_close_matches(name, allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidInputError(f"unknown option{hint}", option=name, expected=sorted(allowed))

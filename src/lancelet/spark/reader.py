@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, DataType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
 from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import (
@@ -153,7 +153,9 @@ def check_readable(schema: StructType, table_schema: StructType) -> None:
 def _is_part(requested: DataType, stored: DataType, *, is_json: bool = False) -> bool:
     """Return whether a type equals that of the table, possibly without some struct fields."""
     match requested, stored:
-        case VariantType(), _:
+        case VariantType(), VariantType():
+            return True
+        case (VariantType(), _) | (StringType(), VariantType()):
             return is_json
         case StructType(), StructType():
             types = {field.name: field.dataType for field in stored}

@@ -134,11 +134,21 @@ def _frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataF
 
 
 def scan_version(
-    spark: SparkSession, table: TableRef, snapshot: Snapshot, *, columns: Sequence[str]
+    spark: SparkSession,
+    table: TableRef,
+    snapshot: Snapshot,
+    *,
+    columns: Sequence[str],
+    filter: str | None = None,  # noqa: A002 - the usual name
 ) -> DataFrame:
-    """Return columns of all rows of a version."""
-    read_options = ReadOptions(table, tuple(columns))
-    return _scan_frame(spark, snapshot, read_options, schema_of_snapshot(snapshot, read_options))
+    """Return columns of the rows of a version, or of those that match a filter."""
+    read_options = ReadOptions(table, tuple(columns), filter)
+    schema = schema_of_snapshot(snapshot, read_options)
+    if filter is not None:
+        small = small_frame(spark, snapshot, read_options, schema, DRIVER_BYTES)
+        if small is not None:
+            return small
+    return _scan_frame(spark, snapshot, read_options, schema)
 
 
 def _scan_frame(

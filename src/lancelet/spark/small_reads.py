@@ -69,7 +69,7 @@ def small_table(
     result_bytes_max: int | None = None,
 ) -> pa.Table | None:
     """Return the matching rows, or None if tasks should read them; see `small_frame`."""
-    if not bytes_max or not _is_plain(schema):
+    if not bytes_max or not is_plain(schema):
         return None
     names = tuple(schema.fieldNames())
     options = ScanOptions(
@@ -120,14 +120,14 @@ def _bytes_to_scan(plan: ScanPlan, read_options: ReadOptions) -> int:
     return estimate_bytes(plan.snapshot, fields=fields, fragments=read_options.fragments)
 
 
-def _is_plain(data_type: DataType) -> bool:
+def is_plain(data_type: DataType) -> bool:
     """Return whether every Spark release reads values of this type from Arrow unchanged."""
     match data_type:
         case StructType():
-            return all(_is_plain(field.dataType) for field in data_type)
+            return all(is_plain(field.dataType) for field in data_type)
         case ArrayType():
-            return _is_plain(data_type.elementType)
+            return is_plain(data_type.elementType)
         case MapType():
-            return _is_plain(data_type.keyType) and _is_plain(data_type.valueType)
+            return is_plain(data_type.keyType) and is_plain(data_type.valueType)
         case _:
             return isinstance(data_type, _PLAIN)

@@ -8,6 +8,10 @@
     dictionary<string>            string                 string
     json                          string                 the same, from field metadata
     string, collated              string collate ...     the same, from field metadata
+    string of char(3)             string                 the same, from field metadata
+    struct<value, metadata>       variant                within other types, from field metadata
+    json                          variant                a whole column, from field metadata
+    duration                      interval hour          the same, from field metadata
 
 Types that Spark lacks are widened to the narrowest type that holds every value. Rows appended to a
 table are converted to the types of its columns; the last column applies to new tables. The original
@@ -17,7 +21,9 @@ selected or renamed, and drops it for computed columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +41,12 @@ JSON_KEY: Final = "lance.json"
 COLLATION_KEY: Final = "spark.collation"
 """The metadata key of the collation of a text column of a table."""
 
+TYPE_KEY: Final = "spark.type"
+"""The metadata key of the Spark type of a table's field, if the Arrow type does not imply it."""
+
+LENGTH_KEY: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key of Spark for the type of CHAR and VARCHAR columns, which are read as STRING."""
+
 ENCODING_PREFIX: Final = "lance-"
 """Metadata keys that are passed between a table's field and Spark."""
 
@@ -42,7 +54,14 @@ SESSION_ZONE: Final = "UTC"
 """The time zone of timestamps in batches for Spark; values are instants in any zone."""
 
 _TEXTS: Final = (pa.string(), pa.large_string(), pa.string_view())
+_LENGTH: Final = re.compile(r"(var)?char\((\d+)\)")
+_INTERVAL: Final = re.compile(r"interval (\w+)(?: to (\w+))?")
+_INTERVAL_UNITS: Final = ("day", "hour", "minute", "second")
+_TIME: Final = re.compile(r"time\((\d)\)")
 _BINARY_COLLATION: Final = "UTF8_BINARY"
+_USER_TYPES: Final = ("pyspark.ml.linalg.VectorUDT", "pyspark.ml.linalg.MatrixUDT")
+"""User-defined types of Spark that are restored; others are structs, as metadata names no code."""
+_TIME_DIGITS: Final = 6
 _U64_DIGITS: Final = 20
 _DECIMAL_DIGITS_MAX: Final = 38
 
@@ -137,12 +156,35 @@ def collation_of(field: pa.Field) -> str | None:
 
 def has_collation(field: pa.Field) -> bool:
     """Return whether a column or one of its fields has a collation."""
-    if collation_of(field) is not None:
-        return True
+    return collation_of(field) is not None or any(map(has_collation, _children(field)))
+
+
+def has_spark_type(field: pa.Field) -> bool:
+    """Return whether the metadata of a column or of its fields determines its Spark type."""
+    keys = field.metadata or {}
+    is_own = COLLATION_KEY.encode() in keys or TYPE_KEY.encode() in keys
+    return is_own or any(map(has_spark_type, _children(field)))
+
+
+def length_of(field: pa.Field) -> tuple[int, bool] | None:
+    """Return the length of a CHAR or VARCHAR column and whether values are padded to it.
+
+    >>> length_of(pa.field("s", pa.string(), metadata={TYPE_KEY: "char(3)"}))
+    (3, True)
+    """
+    match = _LENGTH.fullmatch(_declared(field))
+    return None if match is None else (int(match[2]), not match[1])
+
+
+def _declared(field: pa.Field) -> str:
+    return str((field.metadata or {}).get(TYPE_KEY.encode(), b"").decode())
+
+
+def _children(field: pa.Field) -> list[pa.Field]:
     data_type = field.type
     if isinstance(data_type, pa.BaseExtensionType):
-        return False
-    return any(has_collation(data_type.field(index)) for index in range(data_type.num_fields))
+        return []
+    return [data_type.field(index) for index in range(data_type.num_fields)]
 
 
 def uncollated(data_type: spark.DataType) -> spark.DataType:
@@ -166,7 +208,35 @@ def uncollated(data_type: spark.DataType) -> spark.DataType:
 
 def _spark_type_of(field: pa.Field, path: str) -> spark.DataType:
     collation = collation_of(field)
-    return spark_type(field.type, path=path) if collation is None else spark.StringType(collation)
+    if collation is not None:
+        return spark.StringType(collation)
+    declared = _declared_type(field)
+    return spark_type(field.type, path=path) if declared is None else declared
+
+
+def _declared_type(field: pa.Field) -> spark.DataType | None:
+    """Return the Spark type in the metadata of a field, if its values can have it."""
+    text, data_type = _declared(field), field.type
+    if not text:
+        return None
+    if text == "variant" and (is_json_type(data_type) or _is_variant(data_type)):
+        return spark.VariantType()
+    interval = _INTERVAL.fullmatch(text)
+    if interval is not None and kinds.is_duration(data_type):
+        bounds = [_INTERVAL_UNITS.index(each) for each in interval.groups() if each]
+        return spark.DayTimeIntervalType(*bounds)
+    time = _TIME.fullmatch(text)
+    if time is not None and kinds.is_time(data_type):
+        return spark.TimeType(int(time[1]))
+    if text in _USER_TYPES and kinds.is_struct(data_type):
+        module, _, name = text.rpartition(".")
+        made: spark.UserDefinedType = getattr(import_module(module), name)()
+        return made
+    return None
+
+
+def _is_variant(data_type: pa.DataType) -> bool:
+    return bool(kinds.is_struct(data_type)) and [each.name for each in data_type] == VARIANT.names
 
 
 def _value_type(data_type: pa.DataType) -> pa.DataType:
@@ -184,27 +254,41 @@ def arrow_field(field: spark.StructField) -> pa.Field:
 
 
 def stored_field(field: spark.StructField) -> pa.Field:
-    """Return the Arrow field of a new table for a Spark field, including its collation."""
-    return _with_collations(arrow_field(field), field.dataType)
+    """Return the Arrow field of a new table for a Spark field, including its Spark type."""
+    made = _with_spark_types(arrow_field(field), field.dataType)
+    length = field.metadata.get(LENGTH_KEY, "")
+    if _LENGTH.fullmatch(length):
+        return made.with_metadata({TYPE_KEY: length})
+    if isinstance(field.dataType, spark.VariantType):
+        made = made.with_type(pa.json_())
+    return made
 
 
-def _with_collations(field: pa.Field, data_type: spark.DataType) -> pa.Field:
+def _with_spark_types(field: pa.Field, data_type: spark.DataType) -> pa.Field:
     match data_type:
         case spark.ArrayType():
-            item = _with_collations(field.type.value_field, data_type.elementType)
+            item = _with_spark_types(field.type.value_field, data_type.elementType)
             return field.with_type(pa.list_(item))
         case spark.MapType():
-            key = _with_collations(field.type.key_field, data_type.keyType)
-            value = _with_collations(field.type.item_field, data_type.valueType)
+            key = _with_spark_types(field.type.key_field, data_type.keyType)
+            value = _with_spark_types(field.type.item_field, data_type.valueType)
             return field.with_type(pa.map_(key, value))
         case spark.StructType():
             children = [
-                _with_collations(child, each.dataType)
+                _with_spark_types(child, each.dataType)
                 for child, each in zip(field.type, data_type, strict=True)
             ]
             return field.with_type(pa.struct(children))
         case spark.UserDefinedType():
-            return _with_collations(field, data_type.sqlType())
+            made = _with_spark_types(field, data_type.sqlType())
+            name = f"{data_type.module()}.{type(data_type).__name__}"
+            return made.with_metadata({TYPE_KEY: name}) if name in _USER_TYPES else made
+        case spark.VariantType():
+            return field.with_metadata({TYPE_KEY: "variant"})
+        case spark.DayTimeIntervalType() if data_type != spark.DayTimeIntervalType():
+            return field.with_metadata({TYPE_KEY: data_type.simpleString()})
+        case spark.TimeType(precision=int(precision)) if precision != _TIME_DIGITS:
+            return field.with_metadata({TYPE_KEY: data_type.simpleString()})
         case spark.StringType(collation=str(name)) if name != _BINARY_COLLATION:
             return field.with_metadata({COLLATION_KEY: name})
     return field
@@ -299,4 +383,6 @@ def _metadata_of(field: pa.Field) -> dict[str, Any]:
         found[DIMENSION_KEY] = field.type.list_size
     if is_json_type(field.type):
         found[JSON_KEY] = True
+    if length_of(field) is not None:
+        found[LENGTH_KEY] = _declared(field)
     return found

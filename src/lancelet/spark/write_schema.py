@@ -5,14 +5,14 @@
     no table     id int64,  v fixed_size_list<float32>[128]     if an option or metadata sets 128
                             v list<float32>                     otherwise
 
-A data frame fits a table if each of its columns has the type that Spark reads for the table's
-column. A blob is written as bytes, or as a string with the URI of its content. All differences are
-reported before any task runs.
+A column of a data frame fits the column with its name, ignoring case, if Spark's store assignment
+converts its type without a cast, as in INSERT. A blob is written as bytes, or as a string with the
+URI of its content. All differences are reported before any task runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,8 @@ from lancelet.format.extension import BLOB_V2
 from lancelet.format.field import BLOB_KEY
 from lancelet.format.logical_type import storage_of
 from lancelet.format.schema import Schema
+from lancelet.spark.fitting import has_same_names, is_storable
+from lancelet.spark.frames import find_name
 from lancelet.spark.options import WriteSettings, unused
 from lancelet.spark.types import (
     DIMENSION_KEY,
@@ -32,26 +34,60 @@ from lancelet.spark.types import (
     JSON_KEY,
     is_json_type,
     spark_field,
+    spark_schema,
     stored_field,
     uncollated,
 )
+from lancelet.table.snapshot import Snapshot
 
 
-def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema of a data frame's rows in an existing table.
+def schema_for_table(
+    table: Schema, frame: spark.StructType, *, is_case_sensitive: bool = False
+) -> pa.Schema:
+    """Return the Arrow schema of a data frame's rows in an existing table, in the frame's order.
 
     Raises:
         SchemaMismatchError: The data frame does not fit; the message lists the differences.
     """
     table_fields = {field.name: field.to_arrow() for field in table.fields}
-    differences = list(_differences(table_fields, frame))
+    all_names = list(table_fields)
+    names = [
+        find_name(all_names, each, is_exact=is_case_sensitive) or each
+        for each in frame.fieldNames()
+    ]
+    differences = list(_differences(table_fields, frame, names))
     if differences:
         raise SchemaMismatchError(
             "the data frame does not fit the table: " + "; ".join(differences),
-            expected=list(table_fields),
+            expected=all_names,
             found=frame.fieldNames(),
         )
-    return pa.schema([_written_field(table_fields[field.name], field.dataType) for field in frame])
+    return pa.schema(
+        [
+            _written_field(table_fields[name], field.dataType)
+            for name, field in zip(names, frame, strict=True)
+        ]
+    )
+
+
+def new_fields(table: Schema, frame: spark.StructType, settings: WriteSettings) -> list[pa.Field]:
+    """Return the Arrow fields of the columns of a data frame that a table does not have."""
+    names = [field.name for field in table.fields]
+    return [new_field(each, settings) for each in frame if find_name(names, each.name) is None]
+
+
+def target_schema(
+    snapshot: Snapshot, source_schema: spark.StructType | None = None
+) -> spark.StructType:
+    """Return the schema of rows that are written to a table.
+
+    Blobs are binary, or strings with URIs if the source contains strings.
+    """
+    types = {} if source_schema is None else {field.name: field.dataType for field in source_schema}
+    fields = [
+        brought_field(field.to_arrow(), types.get(field.name)) for field in snapshot.schema.fields
+    ]
+    return spark_schema(pa.schema(fields))
 
 
 def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
@@ -68,33 +104,39 @@ def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa
                 column=unknown[0],
                 found=frame.fieldNames(),
             )
-    made = pa.schema([_new_field(field, settings) for field in frame])
+    made = pa.schema([new_field(field, settings) for field in frame])
     check_new_schema(made)
     return made
 
 
-def _differences(table_fields: Mapping[str, pa.Field], frame: spark.StructType) -> Iterator[str]:
-    names = frame.fieldNames()
-    for name in names:
+def _differences(
+    table_fields: Mapping[str, pa.Field], frame: spark.StructType, names: Sequence[str]
+) -> Iterator[str]:
+    for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield f"`{name}` occurs twice"
     for name, field in table_fields.items():
         if name not in names and not field.nullable:
             yield f"`{name}` is missing, but the column is not nullable"
-    for own in frame:
-        field = table_fields.get(own.name)
+    for name, own in zip(names, frame, strict=True):
+        field = table_fields.get(name)
         if field is None:
-            missing = [name for name in table_fields if name not in names]
+            missing = [each for each in table_fields if each not in names]
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
         expected = spark_field(brought_field(field, own.dataType)).dataType
-        if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
+        if is_json_type(field.type) and isinstance(
+            own.dataType, spark.VariantType | spark.StringType
+        ):
             continue
         # As in Spark, the collation of the table's column applies to all stored values.
-        if uncollated(expected).simpleString() != uncollated(own.dataType).simpleString():
+        stored, given = uncollated(expected), uncollated(own.dataType)
+        is_same = stored.simpleString() == given.simpleString()
+        if not is_same and not (
+            has_same_names(given, stored) and is_storable(given, stored, by_name=True)
+        ):
             yield (
-                f"`{own.name}` should have type {expected.simpleString()} but is "
-                f"{own.dataType.simpleString()}"
+                f"`{name}` should have type {expected.simpleString()} but is {given.simpleString()}"
             )
 
 
@@ -118,13 +160,14 @@ def _is_blob(field: pa.Field) -> bool:
     return bool(getattr(field.type, "extension_name", named) == BLOB_V2)
 
 
-def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
+def new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
+    """Return the Arrow field of a new column, with the vector size and encoding of the settings."""
     name = field.name.lower()
     made = stored_field(field)
     size = settings.dimensions.get(name, field.metadata.get(DIMENSION_KEY))
     if size is not None:
         made = made.with_type(_fixed(made, int(size)))
-    if field.metadata.get(JSON_KEY) or isinstance(field.dataType, spark.VariantType):
+    if field.metadata.get(JSON_KEY):
         made = made.with_type(pa.json_())
     metadata = _encoding_metadata(field.metadata) | dict(settings.encodings.get(name, {}))
     if BLOB_KEY in metadata and pa.types.is_string(made.type):

@@ -10,13 +10,16 @@ Files of attempts that died are removed by a cleanup.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
+from lancelet.jobs.engine import Job
+from lancelet.jobs.local import LocalEngine
 from lancelet.spark.files import (
     FilePlan,
     Publication,
@@ -27,6 +30,7 @@ from lancelet.spark.files import (
     write_task,
 )
 from lancelet.spark.options import WriteSettings
+from lancelet.spark.writing import check_where, replace_rows
 from lancelet.values import dataclass
 
 
@@ -43,22 +47,39 @@ class LanceWriter(DataSourceArrowWriter):
 
     plan: FilePlan
     publication: Publication
+    replace_where: str | None = None
 
     @staticmethod
     def prepare(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LanceWriter:
         """Determine the fields to write before any task runs."""
         settings = WriteSettings.parse(options)
-        plan = plan_files(settings, latest_of(settings.table), schema, replaces=overwrite)
-        publication = Publication(overwrite, settings.stable_row_ids, settings.message)
-        return LanceWriter(plan, publication)
+        where = settings.replace_where
+        if where is not None and not overwrite:
+            raise InvalidInputError("`replaceWhere` requires mode('overwrite')", found=where)
+        latest = latest_of(settings.table)
+        if where is not None and latest is None:
+            where = None
+        is_overwritten = overwrite and where is None
+        plan = plan_files(settings, latest, schema, replaces=is_overwritten)
+        publication = Publication(is_overwritten, settings.stable_row_ids, settings.message)
+        return LanceWriter(plan, publication, where)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task."""
-        return Written(write_task(self.plan, iterator))
+        where = self.replace_where
+        return Written(
+            write_task(self.plan, iterator if where is None else check_where(where, iterator))
+        )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the fragments of all tasks as one version."""
-        publish_rows(self.plan, fragments_of(messages), self.publication)
+        fragments = fragments_of(messages)
+        if self.replace_where is None:
+            publish_rows(self.plan, fragments, self.publication)
+            return
+        table = replace(self.plan.table, version=None)
+        replaced = (table, self.replace_where, fragments)
+        replace_rows(Job(LocalEngine(1)), self.plan.table.open(), replaced, self.publication)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the files of completed tasks; a cleanup removes those of failed ones."""

@@ -16,13 +16,19 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Any, Final, NoReturn, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from lancelet.change.publish import Retries, publish, with_retries
-from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, InvalidInputError
+from lancelet.errors import (
+    AlreadyExistsError,
+    DatasetNotFoundError,
+    InvalidInputError,
+    SchemaMismatchError,
+)
 from lancelet.expr.compile import compile_filter
 from lancelet.expr.evaluate import evaluate_filter
 from lancelet.format.fragment import Fragment
@@ -34,15 +40,19 @@ from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.files import (
     FilePlan,
     Publication,
+    add_new_columns,
     delete_files,
     latest_of,
     plan_files,
     publish_rows,
     write_task,
 )
-from lancelet.spark.frames import run_over
+from lancelet.spark.fitting import fit_value
+from lancelet.spark.frames import is_case_sensitive, quoted, run_over
 from lancelet.spark.options import WriteSettings, text_of
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.spark.types import JSON_KEY, uncollated
+from lancelet.spark.write_schema import schema_for_table, target_schema
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 from lancelet.table.watermark import BatchWatermark
@@ -96,6 +106,8 @@ def write(
         raise InvalidInputError("`config` requires the mode create or overwrite", mode=mode)
     job, table = begin(uri, running | {"spark": frame.sparkSession})
     settings = write_settings(table, options)
+    if settings.replace_where is not None and mode == "overwrite":
+        mode, where = "replace", settings.replace_where
     latest = latest_of(table)
     if mode == "create" and latest is not None:
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
@@ -108,20 +120,46 @@ def write(
         and watermark.is_reached(latest.manifest.config)
     ):
         return Finished(latest.version, 0, job.report)
+    if latest is not None and mode != "overwrite":
+        if settings.merge_schema:
+            latest = add_new_columns(table, frame.schema, settings)
+        frame = _fitted(frame, latest)
     plan = plan_files(settings, latest, frame.schema, replaces=mode == "overwrite")
     publication = Publication(
         mode == "overwrite", settings.stable_row_ids, message, watermark, config=config or {}
     )
-    check = partial(_check_where, where) if where is not None else None
+    check = partial(check_where, where) if where is not None else None
     parts = run_over(job, "write", frame, partial(_write, plan, check))
     fragments = tuple(fragment for part in parts for fragment in part)
     if where is not None and latest is not None:
-        published: Snapshot | None = _replace(job, latest, (table, where, fragments), publication)
+        published: Snapshot | None = replace_rows(
+            job, latest, (table, where, fragments), publication
+        )
     else:
         published = publish_rows(plan, fragments, publication) or latest
     assert published is not None
     _forget_if_repeated(plan, fragments, published, watermark)
     return Finished(published.version, job.report.phases[0].work.rows, job.report)
+
+
+def _fitted(frame: DataFrame, latest: Snapshot) -> DataFrame:
+    """Return the rows with the names and types of the table's columns, cast by Spark."""
+    is_exact = is_case_sensitive(frame.sparkSession)
+    names = schema_for_table(latest.schema, frame.schema, is_case_sensitive=is_exact).names
+    if names != frame.columns:
+        frame = frame.toDF(*names)
+    stored = {each.name: each for each in target_schema(latest, frame.schema)}
+
+    def fail(message: str) -> NoReturn:
+        raise SchemaMismatchError(message)
+
+    casts = {
+        own.name: fit_value(F.col(quoted(own.name)), own.dataType, field, fail, by_name=True)
+        for own in frame.schema
+        if not (field := stored[own.name]).metadata.get(JSON_KEY)
+        and uncollated(own.dataType).simpleString() != uncollated(field.dataType).simpleString()
+    }
+    return frame.withColumns(casts) if casts else frame
 
 
 def write_settings(table: TableRef, options: Mapping[str, Any] | None) -> WriteSettings:
@@ -137,7 +175,8 @@ def _write(
     return Done(fragments, sum(fragment.physical_rows for fragment in fragments))
 
 
-def _check_where(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_where(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches; raise for rows that a later replacement with the condition would not find."""
     condition = None
     for batch in batches:
         if condition is None:
@@ -152,7 +191,7 @@ def _check_where(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         yield batch
 
 
-def _replace(
+def replace_rows(
     job: Job,
     latest: Snapshot,
     target: tuple[TableRef, str, tuple[Fragment, ...]],

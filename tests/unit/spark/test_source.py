@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+from decimal import Decimal
 
 import lance
 import pyarrow as pa
@@ -346,7 +347,7 @@ def test_appended_rows_get_the_types_of_the_table(uri):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (pa.table({"id": pa.array([1], pa.int32())}), "`id` should have type bigint but is int"),
+        (pa.table({"id": ["1"]}), "`id` should have type bigint but is string"),
         (pa.table({"id": [1], "nam": ["a"]}), "`nam` is not in the table.*name"),
         (pa.table({"name": ["a"]}), "`id` is missing, but the column is not nullable"),
     ],
@@ -356,6 +357,86 @@ def test_rows_that_do_not_fit_are_rejected_before_any_task(uri, rows, message):
     lance.write_dataset(pa.table([[1], ["a"]], schema=schema), uri)
     with pytest.raises(SchemaMismatchError, match=message):
         source(uri).writer(spark_schema(rows.schema), False)
+
+
+def test_columns_are_found_by_name_without_case_and_converted_as_spark_stores_them(uri):
+    kinds = {"id": pa.int64(), "Price": pa.decimal128(9, 2), "n": pa.int16(), "name": pa.string()}
+    lance.write_dataset(pa.schema(list(kinds.items())).empty_table(), uri)
+    rows = pa.table(
+        {
+            "ID": pa.array([1, 2], pa.int32()),
+            "price": pa.array([Decimal("1.005"), Decimal("-2.5")], pa.decimal128(12, 3)),
+            "N": [7.9, -7.9],
+            "NAME": [5, 6],
+        }
+    )
+    write(source(uri), [rows])
+    assert lance.dataset(uri).to_table().to_pylist() == [
+        {"id": 1, "Price": Decimal("1.01"), "n": 7, "name": "5"},
+        {"id": 2, "Price": Decimal("-2.50"), "n": -7, "name": "6"},
+    ]
+    with pytest.raises(InvalidInputError, match="do not fit"):
+        write(source(uri), [pa.table({"n": [70000]})])
+
+
+def test_names_that_differ_by_case_are_different_columns_if_the_table_has_both(uri):
+    lance.write_dataset(pa.table({"a": [1], "A": [2]}), uri)
+    write(source(uri), [pa.table({"A": [20], "a": [10]})])
+    assert lance.dataset(uri).to_table().to_pylist()[1] == {"a": 10, "A": 20}
+
+
+def test_new_columns_are_added_with_merge_schema(uri):
+    lance.write_dataset(pa.table({"id": [1]}), uri)
+    rows = pa.table({"ID": [2], "note": ["new"]})
+    write(source(uri, mergeschema="true"), [rows])
+    assert lance.dataset(uri).to_table().to_pylist() == [
+        {"id": 1, "note": None},
+        {"id": 2, "note": "new"},
+    ]
+
+
+def test_an_overwrite_with_a_condition_replaces_only_the_rows_that_match(uri):
+    lance.write_dataset(pa.table({"id": [1, 2, 3], "n": [0, 0, 0]}), uri)
+    rows = pa.table({"id": [2, 4], "n": [1, 1]})
+    writer = source(uri, replacewhere="id >= 2").writer(spark_schema(rows.schema), True)
+    writer.commit([writer.write(iter(rows.to_batches()))])
+    found = {row["id"]: row["n"] for row in lance.dataset(uri).to_table().to_pylist()}
+    assert found == {1: 0, 2: 1, 4: 1}
+    assert lance.dataset(uri).version == 2
+    writer = source(uri, replacewhere="id > 2").writer(spark_schema(rows.schema), True)
+    with pytest.raises(InvalidInputError, match="do not match the condition"):
+        writer.write(iter(rows.to_batches()))
+    with pytest.raises(InvalidInputError, match="requires mode"):
+        source(uri, replacewhere="id > 2").writer(spark_schema(rows.schema), False)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("partitionOverwriteMode", "replaceWhere"),
+        ("readChangeFeed", "change_feed"),
+        ("txnAppId", "Once"),
+        ("autoCompact", "maintain"),
+    ],
+)
+def test_options_of_delta_without_an_equivalent_name_their_replacement(uri, option, message):
+    lance.write_dataset(ROWS, uri)
+    given = source(uri, **{option.lower(): "true"})
+    with pytest.raises(InvalidInputError, match=message):
+        given.schema()
+    with pytest.raises(InvalidInputError, match=message):
+        given.writer(spark_schema(ROWS.schema), False)
+
+
+def test_options_of_delta_with_an_equivalent_work(uri):
+    lance.write_dataset(ROWS.slice(0, 3), uri)
+    lance.write_dataset(ROWS.slice(0, 2), uri, mode="append")
+    assert read(source(uri, versionasof="1")).num_rows == 3
+    assert read(source(uri, timestampasof="2200-01-01 00:00:00+00:00")).num_rows == 5
+    given = {"maxrecordsperfile": "1", "usermetadata": "two", "overwriteschema": "true"}
+    writer = source(uri, **given).writer(spark_schema(ROWS.schema), True)
+    writer.commit([writer.write(iter(ROWS.slice(0, 2).to_batches()))])
+    assert len(lance.dataset(uri).get_fragments()) == 2
 
 
 def test_missing_columns_that_may_be_null_are_null(uri):

@@ -5,6 +5,7 @@ import pytest
 
 from lancelet.spark.sql.analysis import TableColumns, analyse
 from lancelet.spark.sql.names import Reference, find_references, locate
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.source import Source, StatementError, parse_query
 
 T = TableColumns(
@@ -286,3 +287,62 @@ def test_options_of_the_store_stand_behind_a_table():
 def test_options_that_a_table_does_not_have_are_rejected(text, message):
     with pytest.raises(StatementError, match=message):
         located(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id IS DISTINCT FROM lake.e.end FROM lake.e",
+        "SELECT id IS NOT DISTINCT FROM lake.e.n FROM lake.e WHERE n IS DISTINCT FROM lake.e.id",
+        "SELECT extract(year FROM lake.e.day), trim(both 'a' FROM lake.e.name) FROM lake.e",
+    ],
+)
+def test_a_from_within_an_expression_is_not_followed_by_a_table(text):
+    found = find_references(Source(text), {"lake": None})
+    assert [each.start for each in found] == [text.rindex(" FROM lake.e") + len(" FROM ")] or (
+        [each.start for each in found] == [text.index(" FROM lake.e WHERE") + len(" FROM ")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("end > 1 WHERE x", "end > 1"),
+        ("(end) + t.end WHERE x", "(end) + t.end"),
+        ("CASE WHEN end > 1 THEN end ELSE t.end END WHERE x", None),
+        ("CASE end WHEN 1 THEN CASE WHEN a THEN 'b' END END WHERE x", None),
+        ("t.case + (CASE WHEN a WHERE b THEN c END) WHERE x", None),
+        ("f(CASE WHEN a THEN b END, end) WHERE x", None),
+        ("`end` IN (end, 2) AND NOT end WHERE x", None),
+    ],
+)
+def test_an_expression_ends_at_the_next_clause(text, expected):
+    parser = StatementParser(Source(text), {}, {})
+    assert parser.text_until(("WHERE",)) == (expected or text.removesuffix(" WHERE x"))
+    assert parser.at("WHERE")
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "'2024-01-01'",
+        "TIMESTAMP '2024-01-01 10:00:00'",
+        "current_timestamp()",
+        "now() - INTERVAL 1 HOURS",
+        "(now() - interval 1 day)",
+        "date_sub(current_date(), 1)",
+    ],
+)
+def test_a_time_of_a_version_is_an_expression(time):
+    text = f"SELECT * FROM lake.e TIMESTAMP AS OF {time} AS x WHERE a = 1"
+    [found] = find_references(Source(text), {"lake": None})
+    assert found.asof == time
+    assert text[found.start : found.stop].endswith(time)
+
+
+def test_the_position_in_a_generated_text_is_that_of_its_expression():
+    origin = Source("UPDATE t SET a = nope(b), b = 1 WHERE nope(c)")
+    made = Source("SELECT 1 AS x, (nope(b)) AS a FROM t WHERE nope(c)", origin)
+    first, second = (made.text.index("nope(b)"), made.text.index("nope(c)"))
+    assert "column 18:" in made.pointer(first)
+    assert "column 39:" in made.pointer(second)

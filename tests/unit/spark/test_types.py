@@ -12,14 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from pyspark.ml.linalg import MatrixUDT, VectorUDT
 from pyspark.sql import types as spark
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError, UnsupportedError
 from lancelet.format.schema import Schema
-from lancelet.spark.convert import convert_batch, convert_column
+from lancelet.spark.convert import convert_batch, convert_column, fit_lengths
 from lancelet.spark.testing import exact_schema
 from lancelet.spark.types import (
     DIMENSION_KEY,
+    LENGTH_KEY,
+    TYPE_KEY,
     arrow_schema,
     has_collation,
     spark_schema,
@@ -258,3 +261,52 @@ def test_strings_that_are_compared_by_their_bytes_have_no_collation():
     field = stored_field(spark.StructField("x", spark.StringType("UTF8_BINARY")))
     assert not field.metadata
     assert not has_collation(field)
+
+
+KEPT = [
+    (spark.DayTimeIntervalType(1), "interval hour"),
+    (spark.DayTimeIntervalType(0, 2), "interval day to minute"),
+    (spark.TimeType(3), "time(3)"),
+    (spark.VariantType(), "variant"),
+    (spark.ArrayType(spark.VariantType()), "array<variant>"),
+    (spark.MapType(spark.StringType(), spark.VariantType()), "map<string,variant>"),
+    (spark.StructType().add("v", spark.VariantType()), "struct<v:variant>"),
+    (VectorUDT(), "vector"),
+    (spark.ArrayType(MatrixUDT()), "array<matrix>"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), KEPT, ids=[row[1] for row in KEPT])
+def test_types_that_arrow_does_not_imply_are_stored_with_the_field_that_has_them(kind, name):
+    field = spark.StructField("x", kind)
+    stored = Schema.from_arrow(pa.schema([stored_field(field)])).to_arrow()
+    shown = spark_schema(stored)["x"]
+    assert shown.dataType == kind
+    assert shown.dataType.simpleString() == name
+    plain = arrow_schema(spark.StructType([field]))
+    assert plain.equals(exact_schema(spark.StructType([field])))
+
+
+def test_classes_named_by_a_table_are_not_imported():
+    kind = pa.struct([("x", pa.float64())])
+    field = pa.field("x", kind, metadata={TYPE_KEY: "tests.unit.spark.test_types.Evil"})
+    assert spark_schema(pa.schema([field]))["x"].dataType.simpleString() == "struct<x:double>"
+
+
+def test_texts_have_the_length_of_their_column():
+    schema = pa.schema(
+        [
+            pa.field("c", pa.string(), metadata={TYPE_KEY: "char(3)"}),
+            pa.field("v", pa.string(), metadata={TYPE_KEY: "varchar(3)"}),
+            pa.field("s", pa.string()),
+        ]
+    )
+    assert spark_schema(schema)["c"].metadata == {LENGTH_KEY: "char(3)"}
+    texts = ["a", "éüö", "abc  ", None, ""]
+    made = fit_lengths(pa.record_batch([pa.array(texts)] * 3, schema=schema), schema)
+    assert made["c"].to_pylist() == ["a  ", "éüö", "abc", None, "   "]
+    assert made["v"].to_pylist() == ["a", "éüö", "abc", None, ""]
+    assert made["s"].to_pylist() == texts
+    with pytest.raises(InvalidInputError, match="longer than its column") as caught:
+        fit_lengths(pa.record_batch([pa.array(["abcd"])] * 3, schema=schema), schema)
+    assert caught.value.facts == {"column": "c", "characters": 4, "allowed": 3}

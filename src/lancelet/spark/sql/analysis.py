@@ -29,7 +29,7 @@ from lancelet.format.schema import Schema
 from lancelet.scan.row_columns import ROW_FIELDS
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.sql.source import Source
-from lancelet.spark.types import has_collation
+from lancelet.spark.types import has_collation, length_of
 from lancelet.values import cached_property, dataclass
 
 _UNSTABLE: Final = frozenset(
@@ -116,13 +116,14 @@ class TableColumns:
     def find(self, name: str) -> pa.Field | None:
         """Return the stored column with this case-insensitive name if it is unique, else None.
 
-        A column with a collation gets the null type, so that none of its comparisons is pushed
-        down.
+        A column with a collation or of type CHAR gets the null type, so that none of its
+        comparisons is pushed down: Spark compares such values in its own way.
         """
         found = self.names.get(name.lower(), ())
         if len(found) != 1:
             return None
-        return found[0].with_type(pa.null()) if has_collation(found[0]) else found[0]
+        is_plain = not has_collation(found[0]) and length_of(found[0]) is None
+        return found[0] if is_plain else found[0].with_type(pa.null())
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[pa.Field]]:

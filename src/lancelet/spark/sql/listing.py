@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from lancelet.dataset.named_table import namespace_module
+from lancelet.spark.frames import literal, quoted
 from lancelet.spark.functions import describe_files, describe_versions
+from lancelet.spark.options import VECTOR_PREFIX
 from lancelet.spark.reader import pinned, plan_tasks
 from lancelet.spark.sql.analysis import Use
-from lancelet.spark.sql.changes import Target
-from lancelet.spark.sql.definitions import dataset_of, namespace_parts
-from lancelet.spark.sql.names import Reference, read_options, table_names
+from lancelet.spark.sql.names import Reference, read_options
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.query import Plan, plan_query
 from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source
-from lancelet.spark.types import spark_schema
+from lancelet.spark.sql.target import Target
+from lancelet.spark.types import DIMENSION_KEY, LENGTH_KEY, spark_schema
 
 _MODES: Final = ("EXTENDED", "FORMATTED", "CODEGEN", "COST")
 
@@ -38,7 +38,11 @@ def describe(session: Session, parser: StatementParser) -> DataFrame | None:
     snapshot = pinned(options)
     schema = spark_schema(snapshot.schema.to_arrow())
     rows = [
-        (field.name, field.dataType.simpleString(), None if field.nullable else "NOT NULL")
+        (
+            field.name,
+            field.metadata.get(LENGTH_KEY) or field.dataType.simpleString(),
+            None if field.nullable else "NOT NULL",
+        )
         for field in schema
     ]
     if kind is not None:
@@ -61,16 +65,13 @@ def describe(session: Session, parser: StatementParser) -> DataFrame | None:
 
 
 def show(session: Session, parser: StatementParser) -> DataFrame | None:
-    """Run SHOW TABLES, NAMESPACES, VERSIONS, BRANCHES, TAGS, INDEXES, FILES, BASES, COLUMNS."""
+    """Run SHOW VERSIONS, BRANCHES, TAGS, INDEXES, FILES, BASES, COLUMNS and TBLPROPERTIES."""
     parser.need("SHOW")
     if parser.token is None:
         return None
     kind = parser.name("what to show").upper()
-    if kind in {"NAMESPACES", "SCHEMAS", "DATABASES", "TABLES"}:
-        if not parser.take_any("IN", "FROM"):
-            return None
-        found = namespace_parts(session, parser)
-        return None if found is None else _names(session, parser, kind, *found)
+    if kind == "CREATE" and parser.take("TABLE"):
+        return _show_create(session, parser)
     parser.take_any("IN", "FROM", "ON", "OF")
     parser.take("TABLE")
     reference = parser.table()
@@ -86,7 +87,7 @@ def show(session: Session, parser: StatementParser) -> DataFrame | None:
     if kind == "FILES":
         snapshot = pinned(read_options(session.spark, parser.source, reference))
         return _frame(session, *describe_files(snapshot))
-    dataset = dataset_of(Target.of(session, parser.source, reference))
+    dataset = Target.of(session, parser, reference).dataset()
     if kind == "TBLPROPERTIES":
         rows = sorted(dataset.config().items())
         return session.spark.createDataFrame(rows, "key string, value string")
@@ -129,6 +130,32 @@ def show(session: Session, parser: StatementParser) -> DataFrame | None:
     )
 
 
+def _show_create(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Return a statement that creates a table with the same columns and properties."""
+    reference = parser.table()
+    if reference is None:
+        return None
+    parser.end()
+    snapshot = pinned(read_options(session.spark, parser.source, reference))
+    columns, properties = [], dict(snapshot.manifest.config)
+    for field in spark_schema(snapshot.schema.to_arrow()):
+        shown = field.metadata.get(LENGTH_KEY) or field.dataType.simpleString()
+        columns.append(
+            f"  {quoted(field.name)} {shown.upper()}{'' if field.nullable else ' NOT NULL'}"
+        )
+        size = field.metadata.get(DIMENSION_KEY)
+        if size is not None:
+            properties[f"{VECTOR_PREFIX}{field.name}"] = str(size)
+    if snapshot.manifest.uses_stable_row_ids:
+        properties["enable_stable_row_ids"] = "true"
+    name = ".".join([reference.parts[0], *map(quoted, reference.parts[1:])])
+    text = f"CREATE TABLE {name} (\n" + ",\n".join(columns) + "\n)\nUSING lance"
+    if properties:
+        given = [f"  {literal(key)} = {literal(value)}" for key, value in properties.items()]
+        text += "\nTBLPROPERTIES (\n" + ",\n".join(given) + "\n)"
+    return session.spark.createDataFrame([(text,)], "createtab_stmt string")
+
+
 def _versions(session: Session, parser: StatementParser, reference: Reference) -> DataFrame:
     snapshot = pinned(read_options(session.spark, parser.source, reference))
     return _frame(session, *describe_versions(snapshot.location))
@@ -136,19 +163,6 @@ def _versions(session: Session, parser: StatementParser, reference: Reference) -
 
 def _frame(session: Session, schema: Any, rows: list[Any]) -> DataFrame:
     return session.spark.createDataFrame(rows, spark_schema(schema))
-
-
-def _names(
-    session: Session, parser: StatementParser, kind: str, client: Any, parts: list[str]
-) -> DataFrame:
-    parser.end()
-    if kind == "TABLES":
-        rows = [(".".join(parts), name, False) for name in table_names(client, tuple(parts))]
-        ddl = "namespace string, tableName string, isTemporary boolean"
-        return session.spark.createDataFrame(rows, ddl)
-    request = namespace_module().ListNamespacesRequest(id=parts)
-    names = [(".".join([*parts, name]),) for name in client.list_namespaces(request).namespaces]
-    return session.spark.createDataFrame(names, "namespace string")
 
 
 def explain(session: Session, parser: StatementParser) -> DataFrame | None:

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from weakref import WeakKeyDictionary
-from zoneinfo import ZoneInfo
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -27,7 +26,7 @@ from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, 
 from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import STORAGE_PREFIX, ReadOptions
-from lancelet.spark.sql.source import Source, Token
+from lancelet.spark.sql.source import Source, Token, call_stop
 from lancelet.values import dataclass
 
 PATHS: Final = "lance"
@@ -38,6 +37,8 @@ _VIEWS: Final[WeakKeyDictionary[SparkSession, dict[str, tuple[Reference, DataFra
 _SYMBOLS: Final = frozenset(
     {"DOT", "COMMA", "L_PAREN", "R_PAREN", "STRING", "NUMBER", "SEMICOLON", "EQ", "STAR", "COLON"}
 )
+_INTERVALS: Final = (["DASH", "INTERVAL"], ["PLUS", "INTERVAL"])
+_UNITS: Final = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _CLAUSES: Final = frozenset(
     {"SELECT", "WHERE", "GROUP", "ORDER", "HAVING", "WINDOW", "SET", "SORT"}
 )
@@ -163,11 +164,11 @@ def find_references(
 ) -> list[Reference]:
     """Return the Lance tables of a statement in text order."""
     tokens = source.tokens
-    hidden = _names_of_queries(tokens)
+    hidden = names_of_queries(tokens)
     views = {name: each for name, each in (views or {}).items() if name not in hidden}
     references = []
     number = 0
-    in_tables = _table_positions(tokens)
+    in_tables = table_positions(tokens)
     while number < len(tokens):
         made = reference_at(source, number, catalogs, views)
         # `lance` may also be the alias of a table in the query.
@@ -188,7 +189,7 @@ def find_references(
     return references
 
 
-def _names_of_queries(tokens: tuple[Token, ...]) -> set[str]:
+def names_of_queries(tokens: tuple[Token, ...]) -> set[str]:
     """Return possible names of common table expressions.
 
     Includes `t` of `WITH t (a, b) AS (SELECT ...)`.
@@ -249,9 +250,7 @@ def reference_at(
         if word in {"VERSION", "SYSTEM_VERSION"}:
             version, number = _literal(source, value, ("NUMBER", "STRING"))
         elif word in {"TIMESTAMP", "SYSTEM_TIME"}:
-            if value < len(tokens) and tokens[value].word in {"TIMESTAMP", "DATE"}:
-                value += 1
-            asof, number = _literal(source, value, ("STRING",))
+            asof, number = time_text(source, value)
     options = {} if view is None else dict(view.options)
     if [each.kind for each in tokens[number : number + 2]] == ["WITH", "L_PAREN"]:
         properties, number = properties_at(source, number + 1)
@@ -307,6 +306,31 @@ def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
     return properties, number + 1
 
 
+def time_text(source: Source, number: int) -> tuple[str, int]:
+    """Return the time of TIMESTAMP AS OF as SQL, and the index of the next token.
+
+    A time is a string, a call such as `now()`, or an expression in parentheses, plus or minus
+    intervals.
+    """
+    tokens = source.tokens
+    start = number
+    if number < len(tokens) and tokens[number].word in {"TIMESTAMP", "DATE"}:
+        number += 1
+    is_call = [each.kind for each in tokens[number + 1 : number + 2]] == ["L_PAREN"]
+    if number < len(tokens) and (tokens[number].kind == "L_PAREN" or is_call):
+        stop = call_stop(tokens, number if is_call else number - 1)
+        number = next(n for n, each in enumerate(tokens) if each.stop == stop) + 1
+    elif number < len(tokens) and tokens[number].clause.startswith("CURRENT_"):
+        number += 1
+    else:
+        _, number = _literal(source, number, ("STRING",))
+    while [each.kind for each in tokens[number : number + 2]] in _INTERVALS:
+        number = min(number + 3, len(tokens))
+        if number < len(tokens) and tokens[number].word.removesuffix("S") in _UNITS:
+            number += 1
+    return source.text[tokens[start].start : tokens[number - 1].stop], number
+
+
 def _literal(source: Source, number: int, kinds: tuple[str, ...]) -> tuple[str, int]:
     tokens = source.tokens
     if number >= len(tokens) or tokens[number].kind not in kinds:
@@ -324,7 +348,7 @@ def _is_name(token: Token, *, after_dot: bool = False) -> bool:
     return is_word and (after_dot or token.kind == "VAR" or token.text.isidentifier())
 
 
-def _table_positions(tokens: tuple[Token, ...]) -> set[int]:
+def table_positions(tokens: tuple[Token, ...]) -> set[int]:
     """Return the indices of tokens at which the grammar expects a table."""
     positions: set[int] = set()
     # Per open parenthesis: whether it contains a query, and whether the FROM clause is open.
@@ -340,6 +364,8 @@ def _table_positions(tokens: tuple[Token, ...]) -> set[int]:
         elif token.kind == "R_PAREN":
             if len(levels) > 1:
                 levels.pop()
+        elif token.word == "FROM" and before is not None and _is_comparison(tokens, number):
+            continue
         elif token.word == "FROM" and (has_query or before is None or before.kind == "L_PAREN"):
             levels[-1] = (True, True)
             positions.add(number + 1)
@@ -352,6 +378,12 @@ def _table_positions(tokens: tuple[Token, ...]) -> set[int]:
                 levels[-1] = (has_query, True)
             positions.add(number + 1)
     return positions
+
+
+def _is_comparison(tokens: tuple[Token, ...], number: int) -> bool:
+    """Return whether a FROM is that of IS [NOT] DISTINCT FROM."""
+    keywords = [each.word for each in tokens[max(number - 2, 0) : number]]
+    return keywords[-1:] == ["DISTINCT"] and keywords[0] in {"IS", "NOT"}
 
 
 def locate(
@@ -379,7 +411,7 @@ def locate(
         try:
             uri, options, opened = named.opened(None)
         except Exception as error:  # exceptions of custom namespaces have no common class
-            if _is_missing(error):
+            if is_missing(error):
                 source.fail(_unknown_table_message(named), reference.start, table=reference.title)
             raise
         if opened.is_managed:
@@ -402,10 +434,6 @@ def named_table(spark: SparkSession, source: Source, reference: Reference) -> Na
 
 def is_missing(error: Exception) -> bool:
     """Return whether a namespace error means that the name does not exist."""
-    return _is_missing(error)
-
-
-def _is_missing(error: Exception) -> bool:
     return isinstance(error, (LookupError, FileNotFoundError)) or "NotFound" in type(error).__name__
 
 
@@ -423,7 +451,7 @@ def table_names(client: Any, parent: tuple[str, ...]) -> Iterator[str]:
         try:
             answer = client.list_tables(names.ListTablesRequest(id=list(parent), page_token=page))
         except Exception as error:  # exceptions of custom namespaces have no common class
-            if _is_missing(error):
+            if is_missing(error):
                 return
             raise
         yield from answer.tables
@@ -448,12 +476,11 @@ def read_options(spark: SparkSession, source: Source, reference: Reference) -> R
 def _instant(spark: SparkSession, source: Source, reference: Reference) -> datetime:
     """Return the selected time; without a zone it is in the time zone of the session."""
     text = reference.asof or ""
+    position = max(source.text.find(text, reference.start), reference.start)
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        position = source.text.find(text, reference.start)
-        source.fail("invalid timestamp; write it as 2024-02-29 12:00:00", position, found=text)
-    if instant.tzinfo is None:
-        zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
-        instant = instant.replace(tzinfo=ZoneInfo(zone))
-    return instant.astimezone(UTC)
+        micros = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP))").collect()[0][0]
+    except PySparkException:
+        micros = None
+    if micros is None:
+        source.fail("invalid timestamp; write it as '2024-02-29 12:00:00'", position, found=text)
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from lancelet.spark.sql.names import Reference, properties_at, reference_at
-from lancelet.spark.sql.source import Source, Token
+from lancelet.spark.sql.source import Source, Token, ends_operand, follows_dot
 
 
 class StatementParser:
@@ -18,6 +18,8 @@ class StatementParser:
         """Start at the first token; names resolve to tables of `catalogs` and of `views`."""
         self.source = source
         self.number = 0
+        self.fragments: list[tuple[int, str]] = []
+        """The expressions read so far, with their positions."""
         self._catalogs, self._views = catalogs, views
 
     @property
@@ -129,24 +131,29 @@ class StatementParser:
     def text_until(self, *stops: Sequence[str]) -> str:
         """Return the text up to one of the phrases `stops`, or to the end.
 
-        Phrases within parentheses and within CASE ... END are ignored.
+        Phrases within parentheses and within CASE ... END are ignored. `end` is a column if an
+        operand is expected, as in `end > 1` and `t.end`.
         """
-        start, stop = self.position, self.position
-        depth = 0
+        first, start, stop = self.number, self.position, self.position
+        opened: list[str] = []
         while self.token is not None:
             token = self.token
-            if not depth and any(self.at(*phrase) for phrase in stops):
+            if not opened and any(self.at(*phrase) for phrase in stops):
                 break
-            if token.kind == "L_PAREN" or token.word == "CASE":
-                depth += 1
-            elif token.kind == "R_PAREN" or (token.word == "END" and depth):
-                depth -= 1
-                if depth < 0:
+            before = None if self.number == first else self.source.tokens[self.number - 1]
+            if token.kind == "L_PAREN" or (token.word == "CASE" and not follows_dot(before)):
+                opened.append(token.word or token.kind)
+            elif token.kind == "R_PAREN":
+                if not opened:
                     break
+                opened.pop()
+            elif token.word == "END" and opened[-1:] == ["CASE"] and ends_operand(before):
+                opened.pop()
             stop = token.stop
             self.number += 1
         if stop == start:
             self.fail("expected more")
+        self.fragments.append((start, self.source.text[start:stop]))
         return self.source.text[start:stop]
 
     def end(self) -> None:

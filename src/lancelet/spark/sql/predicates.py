@@ -269,6 +269,15 @@ class Translator:
         return None
 
 
+def membership(field: pa.Field, values: Sequence[Any]) -> str | None:
+    """Return a filter for the rows in which a column has one of the values, or None."""
+    translator = Translator(lambda _: None, {})
+    texts = [translator.text_of(value, field.type) for value in values]
+    if None in texts:
+        return None
+    return f"{_quoted(field)} IN ({', '.join(filter(None, texts))})" if texts else "false"
+
+
 def joined(conditions: Sequence[str]) -> str:
     """Return the condition that all of some conditions are."""
     if len(conditions) == 1:

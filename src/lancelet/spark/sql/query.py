@@ -24,7 +24,6 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 from sqlglot import exp
 
-from lancelet.errors import DatasetNotFoundError
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, schema_of_snapshot
@@ -192,10 +191,23 @@ def run_text(
 
 
 def _parse_as_written(session: Session, source: Source) -> None:
-    """Raise the parser error for the original text, if Spark rejects that as well.
+    """Raise the parser error for the original text, if Spark rejects that as well."""
+    found = syntax_error(session, source.text, "")
+    if found is not None:
+        error, start = found
+        if start is not None:
+            error.add_note(source.pointer(start))
+        raise error
+
+
+def syntax_error(
+    session: Session, text: str, before: str = "SELECT "
+) -> tuple[ParseException, int | None] | None:
+    """Return Spark's syntax error for a text of a statement, and its position in the text.
 
     `@branch` and the braces of data frame names are removed, as Spark's grammar lacks them.
     """
+    source = Source(before + text)
     tokens = source.tokens
     edits = [
         (start, stop, f" {name} ")
@@ -210,12 +222,13 @@ def _parse_as_written(session: Session, source: Source) -> None:
         session.spark.sql(edited(source.text, edits))
     except ParseException as error:
         match = _POSITION.search(str(error))
-        if match is not None:
-            before = source.text.splitlines(keepends=True)[: int(match[1]) - 1]
-            error.add_note(source.pointer(sum(map(len, before)) + int(match[2])))
-        raise
+        if match is None:
+            return error, None
+        lines = source.text.splitlines(keepends=True)[: int(match[1]) - 1]
+        return error, max(sum(map(len, lines)) + int(match[2]) - len(before), 0)
     except AnalysisException:
-        return
+        pass
+    return None
 
 
 def _error_position(error: AnalysisException, source: Source, text: str) -> int | None:
@@ -281,6 +294,10 @@ class Query:
 
 def plan_query(session: Session, source: Source) -> Plan:
     """Resolve the tables of a query, pin their versions, and plan their scans."""
+    if session.with_clause:
+        text = f"({source.text})" if source.tokens[0].word == "WITH" else source.text
+        source = Source(f"{session.with_clause} {text}", source)
+        session = replace(session, with_clause="")
     searches, source = with_searches(session, source)
     session = replace(session, frames={**session.frames, **searches})
     views = views_in(session.spark, source)
@@ -398,11 +415,7 @@ def _open(
         return session.open_tables[reference.parts[1]]
     options = read_options(session.spark, source, reference)
     if options not in seen:
-        try:
-            seen[options] = OpenTable(options, pinned(options))
-        except DatasetNotFoundError as error:
-            error.add_note(source.pointer(reference.start))
-            raise
+        seen[options] = OpenTable(options, pinned(options))
     return seen[options]
 
 

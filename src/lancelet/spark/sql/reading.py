@@ -28,7 +28,7 @@ from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.small_reads import LOCAL_ROWS, local_frame, small_table
 from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch, final_rows
 from lancelet.spark.sql.analysis import TableColumns, Use
-from lancelet.spark.sql.predicates import Translator, joined
+from lancelet.spark.sql.predicates import joined, membership
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.column_statistics import fragment_bounds
@@ -48,10 +48,11 @@ _FILES_MAX: Final = 256
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A version of a table that a statement reads."""
+    """A version of a table that a statement reads; only rows that match `required` are needed."""
 
     read_options: ReadOptions
     snapshot: Snapshot
+    required: str | None = None
 
     @cached_property
     def columns(self) -> TableColumns:
@@ -94,8 +95,7 @@ def with_keys(opened: OpenTable, use: Use, read: Mapping[str, tuple[int, pa.Tabl
 
     `read` maps the tables that the driver has read to their total row count and their rows.
     """
-    filters = [] if use.filter is None else [use.filter]
-    translator = Translator(lambda _: None, {})
+    filters = [each for each in (opened.required, use.filter) if each is not None]
     for each in use.same:
         rows, table = read.get(each.table, (0, None))
         field = opened.columns.find(each.column)
@@ -104,14 +104,9 @@ def with_keys(opened: OpenTable, use: Use, read: Mapping[str, tuple[int, pa.Tabl
         if table.num_rows > rows // _SELECTIVE:
             continue
         values = pc.unique(table.column(each.other)).drop_null()
-        if len(values) > _KEYS_MAX:
-            continue
-        texts = [translator.text_of(value, field.type) for value in values.to_pylist()]
-        name = f"`{field.name.replace('`', '``')}`"
-        if not texts:
-            filters.append("false")
-        elif None not in texts:
-            filters.append(f"{name} IN ({', '.join(filter(None, texts))})")
+        found = membership(field, values.to_pylist()) if len(values) <= _KEYS_MAX else None
+        if found is not None:
+            filters.append(found)
     return replace(use, filter=joined(filters) if filters else None)
 
 

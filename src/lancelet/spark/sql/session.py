@@ -16,13 +16,15 @@ from lancelet.values import dataclass
 class Session:
     """The Spark session of a statement with its parameters and data frames.
 
-    `open_tables` maps the placeholder of a path to an open version.
+    `open_tables` maps the placeholder of a path to an open version. `with_clause` are the common
+    table expressions before a statement that changes rows, which all its queries may use.
     """
 
     spark: SparkSession
     values: Mapping[str, Any] = field(default_factory=dict)
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
     open_tables: Mapping[str, OpenTable] = field(default_factory=dict)
+    with_clause: str = ""
 
     def run(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Run a query with data frames for `{name}` and parameters for `:name`."""

@@ -19,6 +19,27 @@ from lancelet.values import cached_property, dataclass
 
 _DIALECT: Final = Spark()
 _FIRST: Final = "x "
+_BEFORE_OPERANDS: Final = frozenset(
+    {
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "LIKE",
+        "ILIKE",
+        "RLIKE",
+        "BETWEEN",
+        "DIV",
+        "DISTINCT",
+        "FROM",
+        "IS",
+    }
+)
+"""Keywords that an operand follows."""
 
 
 class StatementError(InvalidInputError):
@@ -98,13 +119,49 @@ class Source:
         return f"line {number}, column {column + 1}:\n{line}\n{' ' * column}^"
 
     def _in_origin(self, start: int) -> int:
-        """Return the position in the original statement, or of its start if there is none."""
+        """Return the position in the original statement of a position in this text.
+
+        In a generated text, it is that of the token that has the most neighbors in common.
+        """
         assert self.origin is not None
         at_end = self.origin.text.rfind(self.text)
         if at_end >= 0:
             return at_end + start
-        word = next((each.text for each in self.tokens if each.start == start), None)
-        return next((each.start for each in self.origin.tokens if each.text == word), 0)
+        mine = [each.text for each in self.tokens]
+        number = next((n for n, each in enumerate(self.tokens) if each.start == start), None)
+        if number is None:
+            return 0
+        theirs = [each.text for each in self.origin.tokens]
+
+        def common(index: int) -> int:
+            pairs = [(number + step, index + step) for step in (-2, -1, 1, 2)]
+            return sum(
+                0 <= one < len(mine) and 0 <= two < len(theirs) and mine[one] == theirs[two]
+                for one, two in pairs
+            )
+
+        indices = [index for index, text in enumerate(theirs) if text == mine[number]]
+        return self.origin.tokens[max(indices, key=common)].start if indices else 0
+
+
+def follows_dot(before: Token | None) -> bool:
+    """Return whether a token is a field of the name before it, as in `t.end`."""
+    return before is not None and before.kind == "DOT"
+
+
+def ends_operand(before: Token | None) -> bool:
+    """Return whether an operand ends with a token, so that a keyword must follow."""
+    if before is None or before.word in _BEFORE_OPERANDS:
+        return False
+    is_value = before.kind in {
+        "R_PAREN",
+        "R_BRACKET",
+        "STRING",
+        "NUMBER",
+        "IDENTIFIER",
+        "PARAMETER",
+    }
+    return is_value or before.text[:1].isalnum() or before.text[:1] == "_"
 
 
 def call_stop(tokens: Sequence[Token], number: int) -> int:

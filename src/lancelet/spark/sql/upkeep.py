@@ -20,12 +20,12 @@ from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark import change, indexing
 from lancelet.spark.reader import pinned
-from lancelet.spark.sql.changes import Target, exact_filter
-from lancelet.spark.sql.definitions import dataset_of, empty_result
-from lancelet.spark.sql.names import Reference, read_options
+from lancelet.spark.sql.names import Reference, read_options, time_text
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.session import Session
+from lancelet.spark.sql.target import Target, empty_result, exact_filter
 
+_CHECK: Final = "spark.lancelet.retentionDurationCheck.enabled"
 _UNITS: Final = {"HOUR": "hours", "DAY": "days", "WEEK": "weeks", "MINUTE": "minutes"}
 
 
@@ -36,10 +36,10 @@ def optimize(session: Session, parser: StatementParser) -> DataFrame | None:
     if reference is None:
         return None
     options = _given(reference)
-    target = Target.of(session, parser.source, reference, options.keys())
+    target = Target.of(session, parser, reference, options.keys())
     if parser.take("WHERE"):
         start = parser.position
-        condition = parser.text_until(("WITH",))
+        condition = parser.text_until(("WITH",), ("ZORDER",))
         snapshot = target.open()
         where = exact_filter(session, snapshot, condition)
         if where is None:
@@ -49,6 +49,8 @@ def optimize(session: Session, parser: StatementParser) -> DataFrame | None:
         options["excluded_fragment_ids"] = _without(snapshot, where)
     if parser.take("WITH"):
         options |= {name: _value(text) for name, text in parser.properties().items()}
+    if parser.at("ZORDER"):
+        parser.fail("rows are not sorted; use an index: CREATE INDEX name ON table (column)")
     parser.end()
     done = change.compact(target.table.uri, options=options, **target.running)
     row = (
@@ -82,7 +84,7 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
     reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, parser.source, reference)
+    target = Target.of(session, parser, reference)
     older_than, versions = None, None
     if parser.take("RETAIN"):
         amount = parser.whole("a retention period or a number of versions")
@@ -94,18 +96,33 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
                 parser.number -= 1
                 parser.fail("expected HOURS, DAYS or VERSIONS")
             older_than = timedelta(**{_UNITS[unit]: amount})
+            if not amount and _is_retention_checked(session):
+                parser.source.fail(
+                    "a retention period of 0 deletes versions that running queries and streams "
+                    "may still read; use RETAIN 1 VERSIONS to keep only the latest version, or "
+                    f"set {_CHECK} to false",
+                    parser.source.tokens[parser.number - 2].start,
+                )
     is_dry = parser.take("DRY", "RUN")
     parser.end()
     if is_dry:
         if older_than is None and versions is None:
             older_than = timedelta(days=14)
-        plan = dataset_of(target).explain_cleanup_old_versions(
-            older_than, versions, include_files=True, max_files=100_000
+        plan = target.dataset().explain_cleanup_old_versions(
+            older_than,
+            versions,
+            error_if_tagged_old_versions=False,
+            include_files=True,
+            max_files=100_000,
         )
         rows = [(each.path, each.size_bytes) for each in plan.candidate_files]
         return session.spark.createDataFrame(rows, "path string, bytes long")
     gone = change.cleanup(
-        target.table.uri, older_than=older_than, retain_versions=versions, **target.running
+        target.table.uri,
+        older_than=older_than,
+        retain_versions=versions,
+        error_if_tagged_old_versions=False,
+        **target.running,
     )
     files = (
         gone.data_files_removed
@@ -117,6 +134,21 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
     return session.spark.createDataFrame(
         [row], "versions_removed long, files_removed long, bytes_removed long"
     )
+
+
+def _is_retention_checked(session: Session) -> bool:
+    names = (_CHECK, "spark.databricks.delta.retentionDurationCheck.enabled")
+    return all(str(session.spark.conf.get(name, "true")).lower() == "true" for name in names)
+
+
+def analyze(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run ANALYZE TABLE, which has no effect: data files contain their statistics."""
+    parser.need("ANALYZE", "TABLE")
+    reference = parser.table()
+    if reference is None:
+        return None
+    Target.of(session, parser, reference).open()
+    return empty_result(session)
 
 
 def restore(session: Session, parser: StatementParser) -> DataFrame | None:
@@ -133,7 +165,7 @@ def restore(session: Session, parser: StatementParser) -> DataFrame | None:
     options = read_options(session.spark, parser.source, reference)
     snapshot = pinned(options)
     plain = Reference(reference.parts, reference.start, reference.stop, reference.branch)
-    dataset = dataset_of(Target.of(session, parser.source, plain))
+    dataset = Target.of(session, parser, plain).dataset()
     old = dataset.checkout_version(snapshot.version)
     old.restore()
     return session.spark.createDataFrame(
@@ -152,7 +184,7 @@ def _pinned(parser: StatementParser, reference: Reference) -> Reference:
             reference.parts, reference.start, token.stop, reference.branch, version=token.text
         )
     parser.need("TIMESTAMP", "AS", "OF")
-    text = parser.string("a time")
+    text, parser.number = time_text(parser.source, parser.number)
     stop = parser.source.tokens[parser.number - 1].stop
     return Reference(reference.parts, reference.start, stop, reference.branch, asof=text)
 
@@ -172,7 +204,7 @@ def create_ref(session: Session, parser: StatementParser) -> DataFrame | None:
     parser.end()
     options = read_options(session.spark, parser.source, reference)
     plain = Reference(reference.parts, reference.start, reference.stop, reference.branch)
-    dataset = dataset_of(Target.of(session, parser.source, plain))
+    dataset = Target.of(session, parser, plain).dataset()
     version = pinned(options).version
     at = version if options.table.branch is None else (options.table.branch, version)
     if kind == "TAG":
@@ -202,7 +234,7 @@ def drop_ref(session: Session, parser: StatementParser) -> DataFrame | None:
     if reference is None:
         return None
     parser.end()
-    dataset = dataset_of(Target.of(session, parser.source, reference))
+    dataset = Target.of(session, parser, reference).dataset()
     if kind == "INDEX":
         names = {each.name for each in dataset.describe_indices()}
     else:
@@ -227,7 +259,7 @@ def create_index(session: Session, parser: StatementParser) -> DataFrame | None:
     reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, parser.source, reference)
+    target = Target.of(session, parser, reference)
     column = kind = None
     options: dict[str, Any] = {}
     while parser.token is not None:
@@ -245,7 +277,7 @@ def create_index(session: Session, parser: StatementParser) -> DataFrame | None:
             parser.fail("expected (column), USING or WITH")
     if column is None or kind is None:
         parser.fail("expected a column in parentheses and USING with a kind of index")
-    dataset = dataset_of(target)
+    dataset = target.dataset()
     if name in {each.name for each in dataset.describe_indices()}:
         if may_be_there:
             return empty_result(session)
@@ -282,7 +314,7 @@ def refresh(session: Session, parser: StatementParser) -> DataFrame | None:
     if reference is None:
         return None
     options = _given(reference)
-    target = Target.of(session, parser.source, reference, options.keys())
+    target = Target.of(session, parser, reference, options.keys())
     parser.end()
     done = indexing.optimize_indices(target.table.uri, names=names, **options, **target.running)
     return session.spark.createDataFrame([(done.version, done.num_rows)], _INDEXED)
