@@ -12,7 +12,13 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.change.rows import MixedValuesError, RowsTypeError, read_rows
+from lancelet.change.rows import (
+    _REPR_LENGTH_MAX,
+    MixedValuesError,
+    RowsTypeError,
+    read_rows,
+    shorten,
+)
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import blob_field
 
@@ -229,3 +235,12 @@ def test_an_image_is_rejected_with_how_to_encode_it():
     image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
     with pytest.raises(MixedValuesError, match=r"image\.save\(buffer, 'PNG'\)"):
         lancelet.write_dataset([{"image": image}], "memory://images/t")
+
+
+@pytest.mark.parametrize(
+    ("length", "is_cut"), [(_REPR_LENGTH_MAX, False), (_REPR_LENGTH_MAX + 1, True)]
+)
+def test_values_in_messages_are_shortened(length, is_cut):
+    text = "x" * (length - 2)
+    found = shorten(text)
+    assert found == (repr(text)[:_REPR_LENGTH_MAX] + "..." if is_cut else text)

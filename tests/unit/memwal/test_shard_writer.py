@@ -17,9 +17,11 @@ from lancelet.errors import (
     StorageUnavailableError,
     UnsupportedError,
 )
+from lancelet.format.schema import Schema
 from lancelet.format.shard_manifest import wal_entry_path
 from lancelet.io.wrapped import WrappedStore
 from lancelet.memwal import memtable
+from lancelet.memwal.reconcile import stored_schema
 from lancelet.memwal.shard import FencedError, Shard
 from lancelet.memwal.sharding import ShardingField, ShardingSpec
 from lancelet.memwal.state import initialize_mem_wal
@@ -372,3 +374,12 @@ def test_nothing_is_walked_by_numbers_that_a_shard_claims(tmp_path):
     )
     assert lancelet.dataset(snapshot.location.uri).collect_mem_wal().wal_entries == 1
     assert not snapshot.location.store.exists(f"{writer.shard.folder}/{wal_entry_path(1)}")
+
+
+def test_columns_of_rows_in_a_shard_are_nullable_except_for_the_key():
+    fields = [
+        pa.field("id", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"}),
+        pa.field("v", pa.int64(), nullable=False),
+    ]
+    stored = stored_schema(Schema.from_arrow(pa.schema(fields)))
+    assert {field.name: field.nullable for field in stored.fields[:2]} == {"id": False, "v": True}

@@ -47,8 +47,10 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.sequence import RowIdSequence
+from lancelet.table.apply import index_catchup
+from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.apply.mem_wal import DuplicateShardError, StaleCompactionError
-from lancelet.table.apply.state import with_actual_version
+from lancelet.table.apply.state import State, with_actual_version
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.lineage import created_versions_of, row_id_index_of, updated_versions_of
@@ -340,3 +342,19 @@ def test_input_that_cannot_be_applied_is_rejected(location, operation, error):
     with pytest.raises(error):
         commit_next(first, operation)
     assert open_snapshot(location).version == 1
+
+
+def test_overlapping_segments_of_an_index_cover_each_fragment_once():
+    def segment(number, name, *fragments):
+        return IndexMetadata(UUID(int=number), name, (0,), 1, FrozenBitMap(fragments))
+
+    found = without_overlaps(
+        (segment(1, "a", 1, 2), segment(2, "b", 2), segment(3, "a", 2, 3), segment(4, "a", 3, 4))
+    )
+    assert [sorted(each.fragment_bitmap) for each in found] == [[1, 2], [2], [3], [4]]
+
+
+def test_no_segments_cover_a_version_without_fragments(location):
+    empty = create_table(location, SIMPLE_SCHEMA)
+    read = State(empty.manifest, ())
+    assert not index_catchup._covers({UUID(int=1): frozenset({1})}, read)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import lancelet
-from lancelet.errors import CommitConflictError, DatasetNotFoundError
+from lancelet.change.publish import commit_transaction
+from lancelet.errors import CommitConflictError, DatasetNotFoundError, VersionNotFoundError
 from lancelet.format.operation import (
     Append,
     Delete,
@@ -20,6 +21,7 @@ from lancelet.format.operation import (
     UpdateMap,
 )
 from lancelet.format.trailer import with_trailer
+from lancelet.io.trace_events import EVENT_SINKS
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
@@ -216,3 +218,39 @@ def test_transactions_record_what_was_committed(location):
     uuid.UUID(found.uuid)
     stored = location.store.read(f"_transactions/{found.file_name}")
     assert stored == with_trailer(found.render())
+
+
+def test_a_table_that_is_dropped_before_the_put_stays_dropped(location):
+    read = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+
+    def drop():
+        location.store.delete_folder("")
+
+    with pytest.raises(VersionNotFoundError, match="deleted, moved or created again") as caught:
+        commit(location, new_transaction(1, ReserveFragments(1)), CommitOptions(sync=drop))
+    assert caught.value.facts["version"] == read.version
+    assert not [info for info in location.store.list("_versions") if "manifest" in info.path]
+
+
+def test_a_commit_without_attempts_is_rebased_unless_it_overwrites(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    append_rows(location, first, simple_rows(3, 5))
+    options = CommitOptions(attempts=0)
+    done = commit(location, new_transaction(1, ReserveFragments(1)), options)
+    assert done.version == 3
+    with pytest.raises(CommitConflictError, match="directly follow"):
+        commit(location, new_transaction(1, Overwrite((), SIMPLE_SCHEMA)), options)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_commit_emits_that_it_loads_a_table_that_the_caller_has_not_read(location, is_known):
+    read = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    events = []
+    EVENT_SINKS.add(events.append)
+    try:
+        options = CommitOptions(snapshot=read) if is_known else None
+        commit_transaction(location, new_transaction(1, ReserveFragments(1)), options)
+    finally:
+        EVENT_SINKS.clear()
+    said = [event.args["event"] for event in events if "event" in event.args]
+    assert said == ["committed"] if is_known else ["loading", "committed"]

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from lancelet.format.operation import Append, Overwrite, UnknownOperation
+from lancelet.format.base_paths import BasePath
+from lancelet.format.operation import Append, Overwrite, UnknownOperation, UpdateBases
 from lancelet.table.conflict.rules import KINDS, RULES, judge
 from lancelet.table.conflict.verdict import Outcome
 from tests.kit.tables import SIMPLE_SCHEMA
@@ -25,3 +26,17 @@ def test_appends_follow_appends_and_not_overwrites():
     assert judge(Append(()), Append(())).outcome is Outcome.COMPATIBLE
     assert judge(Append(()), overwrite).outcome is Outcome.INCOMPATIBLE
     assert judge(overwrite, overwrite).outcome is Outcome.RETRY
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "outcome"),
+    [
+        (BasePath(0, "/a", name="x"), BasePath(0, "/b", name="x"), Outcome.INCOMPATIBLE),
+        (BasePath(0, "/a"), BasePath(0, "/a"), Outcome.INCOMPATIBLE),
+        (BasePath(3, "/a"), BasePath(3, "/b"), Outcome.INCOMPATIBLE),
+        (BasePath(0, "/a"), BasePath(0, "/b"), Outcome.COMPATIBLE),
+        (BasePath(3, "/a", name="x"), BasePath(4, "/b", name="y"), Outcome.COMPATIBLE),
+    ],
+)
+def test_bases_with_the_same_name_path_or_id_conflict(ours, theirs, outcome):
+    assert judge(UpdateBases((ours,)), UpdateBases((theirs,))).outcome is outcome

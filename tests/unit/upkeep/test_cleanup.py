@@ -504,3 +504,16 @@ def test_versions_that_are_retained_are_counted_in_the_one_listing(tmp_path):
         asked.append(listed.count("_versions"))
     assert plan.versions == (1,)
     assert asked[0] == asked[1]
+
+
+def test_files_of_a_branch_without_a_name_are_retained(tmp_path):
+    """As after a creation that was interrupted: the branch refers to the files of a version."""
+    dataset = lancelet.write_dataset(rows(0, 2), str(tmp_path / "t"))
+    dataset.create_branch("b", 1)
+    (tmp_path / "t/_refs/branches/b.json").unlink()
+    old = {file.path for file in dataset.get_fragments()[0].data_files()}
+    lancelet.write_dataset(rows(5, 6), str(tmp_path / "t"), mode="overwrite")
+    latest = lancelet.dataset(str(tmp_path / "t"))
+    latest.cleanup_old_versions(ALL, delete_unverified=True)
+    left = {path.name for path in (tmp_path / "t/data").iterdir()}
+    assert old <= left

@@ -422,3 +422,9 @@ def test_matrices_of_a_sliced_source_are_merged():
     dataset.merge_insert("k").when_not_matched_insert_all().execute(table.slice(5, 30))
     expected = [row for row in table.slice(0, 35).to_pylist() if row["k"] not in (1, 4)]
     assert dataset.to_table().sort_by("k").to_pylist() == expected
+
+
+def test_an_uncommitted_merge_must_change_something(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": [1], "v": [2]}), str(tmp_path / "t"))
+    with pytest.raises(InvalidInputError, match="not configured to change"):
+        dataset.merge_insert("id").execute_uncommitted(pa.table({"id": [1], "v": [3]}))
