@@ -562,9 +562,7 @@ class Copy:
         return said
 
 
-def tests_of(
-    mutant: Mutant, calls: dict[str, dict[str, object]], seconds_max: float = TESTS_SECONDS
-) -> list[str]:
+def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]], seconds_max: float) -> list[str]:
     """Return tests that call the function of a mutant: the most specific, and the fastest.
 
     A test that calls few functions is specific. Few variants of one test are chosen.
@@ -589,10 +587,12 @@ def tests_of(
     return sorted(chosen, key=lambda name: chosen[name])
 
 
-def measure_calls(jobs: int) -> dict[str, dict[str, object]]:
-    """Run the tests once, and store which functions each of them calls."""
-    if CALLS.exists():
-        return json.loads(CALLS.read_text())
+def measure_calls(jobs: int, paths: Iterable[str] = ()) -> dict[str, dict[str, object]]:
+    """Run tests, all of them or some paths, and store which functions each of them calls."""
+    calls: dict[str, dict[str, object]] = json.loads(CALLS.read_text()) if CALLS.exists() else {}
+    chosen = [*paths] or ([] if calls else [name for name in TESTS if (ROOT / name).exists()])
+    if not chosen:
+        return calls
     CALLS.parent.mkdir(parents=True, exist_ok=True)
     for part in CALLS.parent.glob("calls-*.json"):
         part.unlink()
@@ -604,14 +604,12 @@ def measure_calls(jobs: int) -> dict[str, dict[str, object]]:
     }
     parallel = ("-n", str(jobs), "--dist", "worksteal")
     options = ("-q", "-p", "no:cacheprovider", "-p", "mutants", "-m", "not slow", *parallel)
-    paths = [name for name in TESTS if (ROOT / name).exists()]
-    print(f"measuring which functions the tests of {len(paths)} folders call", flush=True)
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *paths], cwd=ROOT, env=environment, check=False
-    )
-    calls: dict[str, dict[str, object]] = {}
+    print(f"measuring which functions the tests of {len(chosen)} paths call", flush=True)
+    command = [sys.executable, "-m", "pytest", *options, *chosen]
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
     for part in CALLS.parent.glob("calls-*.json"):
         calls |= json.loads(part.read_text())
+        part.unlink()
     CALLS.write_text(json.dumps(calls))
     return calls
 
@@ -711,6 +709,7 @@ def main() -> None:
     parser.add_argument("--commit", help="a commit to test in place of the working tree")
     parser.add_argument("--only", default="", help="how the files of the mutants begin")
     parser.add_argument("--again", action="store_true", help="run the survivors")
+    parser.add_argument("--measure", nargs="+", help="tests whose calls are measured again")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--sum", action="store_true")
     parser.add_argument("--survivors", action="store_true")
@@ -722,6 +721,8 @@ def main() -> None:
         for each in mutants:
             print(f"{each.id} {each.file}:{each.line} {each.kind}: {each.before!r}")
         print(len(mutants), "mutants", dict(Counter(each.kind for each in mutants)))
+    elif options.measure:
+        measure_calls(options.jobs, options.measure)
     elif options.survivors:
         for each in records.values():
             if not each.is_found and each.reason is None:
