@@ -35,7 +35,7 @@ from lancelet.errors import (
     StorageError,
     UnsupportedError,
 )
-from lancelet.io.options import EXPIRES_AT, FSSPEC
+from lancelet.io.options import EXPIRES_AT, FSSPEC, LOCAL_CACHE, LOCAL_CACHE_BYTES
 from lancelet.io.ranged import RangedReader
 from lancelet.io.store import (
     BytesLike,
@@ -61,7 +61,9 @@ _IN_MEMORY_BYTES: Final = 64 << 20
 _MODIFIED: Final = ("mtime", "LastModified", "last_modified", "updated", "created")
 _TAGS: Final = ("ETag", "etag", "md5", "sha", "blob_id")
 _MISSING_ERRORS: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_STORE_OPTIONS: Final = frozenset({"durability", "local_sync", "manifest_store", EXPIRES_AT})
+_STORE_OPTIONS: Final = frozenset(
+    {"durability", "local_sync", "manifest_store", EXPIRES_AT, LOCAL_CACHE, LOCAL_CACHE_BYTES}
+)
 """Options that are not passed to the file system."""
 
 _MEMORY_PUTS: Final = threading.Lock()

@@ -18,7 +18,7 @@ from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
-from lancelet.io.options import FSSPEC, get_option
+from lancelet.io.options import FSSPEC, LOCAL_CACHE, LOCAL_CACHE_BYTES, get_option
 from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.trace_events import EVENT_SINKS
@@ -48,6 +48,10 @@ def open_store(
     location = parse_uri(uri)
     store = surroundings.wrap_store(_make_store(location, storage_options or {}, provider))
     store = REQUEST_METRICS.wrap(store, location.scheme)
+    if get_option(storage_options or {}, LOCAL_CACHE, LOCAL_CACHE_BYTES) is not None:
+        from lancelet.io.block_cache import with_local_cache  # noqa: PLC0415 - rarely used
+
+        store = with_local_cache(store, storage_options or {})
     return EVENT_SINKS.wrap(store), location.path
 
 

@@ -6,6 +6,7 @@
     aws_..., google_..., azure_...              the store, also short forms such as `region`
     durability                                  local files: whether writes are flushed
     fsspec                                      an fsspec file system
+    local_cache, local_cache_bytes              a cache on a local disk
     all others                                  ignored, as in the reference
 
 Names are case-insensitive. Stores read environment variables (`AWS_ENDPOINT`, ...) themselves;
@@ -31,7 +32,13 @@ EXPIRES_AT: Final = "expires_at_millis"
 FSSPEC: Final = "fsspec"
 """Option that selects fsspec, or an fsspec file system object."""
 
-OUR_OPTIONS: Final = frozenset({EXPIRES_AT, FSSPEC, "durability"})
+LOCAL_CACHE: Final = "local_cache"
+"""Option with a local folder that caches the data of tables."""
+
+LOCAL_CACHE_BYTES: Final = "local_cache_bytes"
+"""Option with the maximum size of `local_cache` in bytes."""
+
+OUR_OPTIONS: Final = frozenset({EXPIRES_AT, FSSPEC, LOCAL_CACHE, LOCAL_CACHE_BYTES, "durability"})
 """Options of this library that are not passed to a store."""
 
 _CLIENT_KEYS: Final = frozenset(

@@ -36,6 +36,13 @@ class TestLocalStoreByUri(StoreSuite):
         return open_folder((tmp_path / "a b%").as_uri())
 
 
+class TestStoreWithLocalCache(StoreSuite):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        uri = f"memory://suite-{next(_numbers)}"
+        return open_folder(uri, {"local_cache": str(tmp_path / "cache")})
+
+
 class TestRemoteStore(StoreSuite):
     @pytest.fixture
     def store(self, s3_server: S3Server) -> Store:
