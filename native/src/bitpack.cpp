@@ -183,6 +183,29 @@ struct Kernels {
     return written;
   }
 
+  // Writes 1 for each value within `span` of `low`, modulo 2^bits, else 0.
+  static int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size,
+                              ConstInts count, uint64_t low, uint64_t span, Bytes out) {
+    alignas(64) uint8_t whole[kBlock * sizeof(T)];
+    const T first = static_cast<T>(low);
+    const T most = static_cast<T>(span);
+    int64_t written = 0;
+    for (int64_t i = 0; i < position.size; ++i) {
+      Inline block = {};
+      const int64_t status = read_inline<T>(source, position.data[i], size.data[i], i, &block);
+      if (status < 0) return status;
+      const int64_t values = count.data[i];
+      if (values < 0 || values > kBlock) return fail(kBadCount, i);
+      if (values > out.size - written) return fail(kOutputFull, i);
+      unpack_block<T>(block.packed, block.width, whole);
+      uint8_t* LANCELET_RESTRICT to = out.data + written;
+      for (int64_t k = 0; k < values; ++k)
+        to[k] = static_cast<T>(load<T>(whole + k * bytes) - first) <= most;
+      written += values;
+    }
+    return written;
+  }
+
   static int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
     if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
@@ -308,6 +331,11 @@ struct Kernels {
 int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                       int64_t word_bits, Bytes out) {
   FOR_WORD(word_bits, unpack_chunks(source, position, size, count, out))
+}
+
+int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+                     int64_t word_bits, uint64_t low, uint64_t span, Bytes out) {
+  FOR_WORD(word_bits, match_packed(source, position, size, count, low, span, out))
 }
 
 int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, int64_t word_bits,

@@ -217,6 +217,10 @@ class FieldReader(Protocol):
         """Whether all pages store dictionaries."""
         return False
 
+    def match(self, rows: RowRange, values: Any) -> ReadCoroutine[npt.NDArray[np.bool_]] | None:  # noqa: ARG002
+        """Return whether the value of each row is in an `IntegerRange`, or None if unsupported."""
+        return None
+
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of ascending rows if stored in Arrow layout, else None."""
         return None

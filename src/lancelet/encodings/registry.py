@@ -17,10 +17,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding, ValuePositions
+from lancelet.encodings.codecs.base import (
+    CHUNK_VALUES_MAX,
+    Codec,
+    Encoding,
+    IntegerRange,
+    ValuePositions,
+)
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
@@ -34,6 +41,7 @@ from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.codecs.range import Range
 from lancelet.encodings.codecs.rle import Rle
+from lancelet.encodings.codecs.unsigned import to_unsigned
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.errors import CorruptDataError, InternalError, UnsupportedError
@@ -189,6 +197,26 @@ class ChunkDecoder:
     def decode(self, parts: Sequence[ByteSlices], counts: Int64s) -> Block:
         """Decode all values of chunks."""
         return self._codec.decode_chunks(self._message, parts, counts, self._inner)
+
+    def match(
+        self, parts: Sequence[ByteSlices], counts: Int64s, values: IntegerRange
+    ) -> npt.NDArray[np.bool_]:
+        """Return whether each integer of chunks is in a range, which must not be empty."""
+        found = self._codec.match_chunks(self._message, parts, counts, values, self._inner)
+        if found is not None:
+            return found
+        integers = to_unsigned(self.decode(parts, counts), "match")
+        if integers.itemsize * 8 != values.bits:
+            raise CorruptDataError(
+                "the stored values of a page do not match the schema type",
+                expected_bits=values.bits,
+                found_bits=integers.itemsize * 8,
+            )
+        low, span = values.unsigned
+        is_match: npt.NDArray[np.bool_] = integers - integers.dtype.type(
+            low
+        ) <= integers.dtype.type(span)
+        return is_match
 
     def take(self, parts: Sequence[ByteSlices], counts: Int64s, positions: ValuePositions) -> Block:
         """Decode selected values; the indices must be valid."""

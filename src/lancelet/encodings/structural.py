@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import ByteRanges, Int64s, ReadCoroutine, read_together
@@ -30,6 +31,7 @@ from lancelet.encodings.base import (
     StoredColumn,
     StoredPage,
 )
+from lancelet.encodings.codecs.base import IntegerRange
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
@@ -53,6 +55,8 @@ PAGE_ROWS_MAX = 1 << 48
 _RUN_TABLE_BYTES = 256 * 1024
 
 
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
 PageRows: TypeAlias = LeafRows | pa.Array
 """Rows of a leaf with levels, or the result array of a page without levels."""
 
@@ -67,6 +71,13 @@ class PageReader(Protocol):
     def is_dictionary_encoded(self) -> bool:
         """Whether the pages store dictionaries."""
         return False
+
+    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
+        """Return whether the value of each row is in a range, or None if unsupported.
+
+        Supported are numbers without nulls, levels and dictionaries.
+        """
+        return None
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -140,6 +151,11 @@ class StructuralReader(FieldReader):
     def is_dictionary_encoded(self) -> bool:
         """Whether the field is one column and all its pages store dictionaries."""
         return self._is_leaf and self._leaves[0].is_dictionary_encoded
+
+    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+        """Return whether the value of each row is in a range, or None if unsupported."""
+        self._check(rows)
+        return self._leaves[0].match(rows, values) if self._is_leaf else None
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -229,6 +245,18 @@ class _LeafReader:
     def is_dictionary_encoded(self) -> bool:
         runs = range(len(self._run_pages) - 1)
         return all(self._run(run).is_dictionary_encoded for run in runs)
+
+    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+        if len(self._path) > 1 or self._multiple > 1:
+            return None
+        runs = []
+        for part in self._parts(rows):
+            assert isinstance(part.rows, RowRange), "parts of a range are ranges"
+            found = self._run(part.run).match(part.rows, values)
+            if found is None:
+                return None
+            runs.append(found)
+        return _joined(runs)
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         if self._multiple != 1:
@@ -321,6 +349,11 @@ class _LeafReader:
             pages = self._pages[start:stop]
             opened = self._opened[run] = self._open_pages(pages, self._context, start)
         return opened
+
+
+def _joined(runs: Sequence[ReadCoroutine[Flags]]) -> ReadCoroutine[Flags]:
+    parts = yield from read_together(runs)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def run_starts(table_bytes: Int64s, kinds: Int64s) -> list[int]:

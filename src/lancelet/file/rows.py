@@ -19,9 +19,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import (
@@ -43,6 +44,7 @@ from lancelet.encodings.base import (
     Rows,
 )
 from lancelet.encodings.bundle import Bundle, is_plain
+from lancelet.encodings.codecs.base import IntegerRange
 from lancelet.encodings.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
@@ -68,6 +70,8 @@ from lancelet.format.schema import Field
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import MappedObject
 from lancelet.kernels import MappedFile
+
+T = TypeVar("T")
 
 _DICTIONARY_ITEMS: Final = frozenset(
     {"string", "large_string", "binary", "large_binary", "int32", "int64", "float", "double"}
@@ -194,6 +198,26 @@ class RowReader(ABC):
             if not self._open_fields((field,))[0].reader.is_dictionary_encoded:
                 return None
         return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
+
+    def match(
+        self, field: Field, rows: RowRange, values: IntegerRange
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return whether the value of each row is in a range, without decoding to an array.
+
+        Returns None if the encoding is not supported, or if the file is not on this machine: its
+        bytes would be requested again for rows that match.
+        """
+        if self._waits or not is_plain(field):
+            return None
+        with self._adding_file_facts():
+            check_rows(rows, num_rows=self.num_rows)
+            coroutine = self._open_fields((field,))[0].reader.match(rows, values)
+            if coroutine is None:
+                return None
+            found = self._run([coroutine])[0]
+            if self._mapped is not None:
+                self._mapped.check_intact()
+            return found
 
     def iter_batches(
         self, fields: Sequence[Field], rows: Rows, batch_size: int | None = None
@@ -413,19 +437,11 @@ class RowReader(ABC):
         The requests of all decoders are combined. The arrays do not reference the memory map.
         """
         rows, units = task
-        coroutines = [self._read_unit(selection, unit, rows) for unit in units]
         mapped = self._mapped
-        try:
-            parts = run_together(coroutines, self._fetch)
-            arrays = [array for part in parts for array in part]
-            if mapped is not None:
-                arrays = [copy_if_shared(array, mapped.source) for array in arrays]
-        except LanceletError:
-            # Report a truncated file as such, not as corrupt data.
-            if mapped is not None:
-                mapped.check_intact()
-            raise
+        parts = self._run([self._read_unit(selection, unit, rows) for unit in units])
+        arrays = [array for part in parts for array in part]
         if mapped is not None:
+            arrays = [copy_if_shared(array, mapped.source) for array in arrays]
             mapped.check_intact()
             if mapped.source.nbytes >= _FORGET_FROM_BYTES and (
                 sum(array.nbytes for array in arrays) >= _FORGET_TASK_BYTES
@@ -433,6 +449,15 @@ class RowReader(ABC):
                 # Mapped pages count as process memory; a scan would accumulate all of them.
                 mapped.release_pages()
         return arrays
+
+    def _run(self, coroutines: Sequence[ReadCoroutine[T]]) -> list[T]:
+        """Run decoders; a truncated file is reported as such, not as corrupt data."""
+        try:
+            return run_together(coroutines, self._fetch)
+        except LanceletError:
+            if self._mapped is not None:
+                self._mapped.check_intact()
+            raise
 
     def _read_part_or_none(
         self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]

@@ -12,7 +12,9 @@ from importlib import import_module
 from typing import Any, Final
 
 KERNELS: Final[Mapping[str, str]] = {
-    "bitpack": "bit_widths pack_blocks pack_chunks pick_packed unpack_blocks unpack_chunks",
+    "bitpack": (
+        "bit_widths match_packed pack_blocks pack_chunks pick_packed unpack_blocks unpack_chunks"
+    ),
     "checksum": "crc32c crc32c_blocks crc32c_slices crc32c_verify",
     "chunks": "locate_chunks locate_rows split_chunks",
     "copies": "copy_slices join_slices scatter_slices take_fixed take_variable",

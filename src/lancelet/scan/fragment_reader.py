@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
+from lancelet.encodings.codecs.base import IntegerRange
 from lancelet.errors import CorruptDataError
 from lancelet.expr.scan_types import read_as, scan_type
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
@@ -121,6 +124,19 @@ class FragmentReader:
             return None
         reader = files[0].reader
         return reader.as_dictionary(field) if isinstance(reader, RowReader) else None
+
+    def match(
+        self, field: Field, rows: RowRange, values: IntegerRange
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return whether the value of each row is in a range, or None; see `RowReader.match`."""
+        files = self.file_parts((field,))
+        if len(files) != 1 or files[0].read != (field,) or self._is_overlaid((field,)):
+            return None
+        reader = files[0].reader
+        if not isinstance(reader, RowReader):
+            return None
+        with self._meter.counting_read((field,), len(rows)):
+            return reader.match(field, rows, values)
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None

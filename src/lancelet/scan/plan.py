@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.encodings.arrow import to_numpy
+from lancelet.encodings.codecs.base import IntegerRange
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.expr.data_types import is_text
 from lancelet.expr.evaluate import can_fail, depends_on_values_only, evaluate_filter
 from lancelet.expr.expression import Comparison, Expression, Operator
+from lancelet.expr.scan_types import scan_type
 from lancelet.expr.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.expr.traversal import columns_of
 from lancelet.format.field import Field
@@ -37,6 +39,7 @@ from lancelet.scan.found_columns import (
     trailing_columns,
     with_added,
 )
+from lancelet.scan.integer_ranges import integer_range
 from lancelet.scan.node_meter import UNMETERED, PlanMeter, filter_node
 from lancelet.scan.projection import Projection, needed, project, scan_schema
 from lancelet.scan.row_columns import RowColumn
@@ -60,7 +63,7 @@ _OPERATORS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FilterStep:
     """A part of a filter, and the fields it reads."""
 
@@ -92,11 +95,27 @@ class FilterStep:
         """Whether the evaluation may raise for some values."""
         return can_fail(self.expression)
 
+    @cached_property
+    def integers(self) -> IntegerRange | None:
+        """The range of integers that passes, or None if the step is no range of one column."""
+        if len(self.fields) != 1 or self.row_columns or self.fields[0].children:
+            return None
+        return integer_range(self.expression, scan_type(self.fields[0]))
+
     @property
     def takes_dictionary(self) -> bool:
         """Whether the step can evaluate the items of a dictionary instead of the rows."""
         is_column = len(self.fields) == 1 and not self.row_columns
         return is_column and depends_on_values_only(self.expression)
+
+    def passed_range(
+        self, found: npt.NDArray[np.bool_], meter: PlanMeter, mask: pa.BooleanArray | None = None
+    ) -> pa.BooleanArray:
+        """Return the mask of rows that were compared with the range while they were decoded."""
+        passed = _both(mask, _packed(found))
+        if meter.is_counting:
+            meter.count_rows(filter_node(self.expression), [0], passed.true_count)
+        return passed
 
     def passed_items(
         self, column: pa.DictionaryArray, meter: PlanMeter, mask: pa.BooleanArray | None = None
@@ -127,8 +146,12 @@ def _lookup(passes: npt.NDArray[np.bool_], keys: pa.Array) -> pa.BooleanArray:
     flagged = np.flatnonzero(passes)
     if len(flagged) == 1:
         return pc.equal(keys, pa.scalar(int(flagged[0]), keys.type))
-    bits = np.packbits(passes[to_numpy(keys)], bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(keys), [None, pa.py_buffer(bits)])
+    return _packed(passes[to_numpy(keys)])
+
+
+def _packed(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
+    bits = np.packbits(flags, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
 
 
 @dataclass(frozen=True, eq=False)

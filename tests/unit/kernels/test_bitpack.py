@@ -147,3 +147,20 @@ def test_a_chunk_holds_at_most_a_block(agree, chunk):
 
 def test_values_must_fit_the_width(agree):
     assert agree("pack_blocks", np.array([4], np.uint32), 2) is InvalidInputError
+
+
+@given(inline_chunks(), st.data())
+def test_values_are_compared_with_a_range_while_they_are_unpacked(agree, case, data):
+    slices, counts, word_bits, _ = case
+    values = agree("unpack_chunks", slices, counts, word_bits)
+    most = (1 << word_bits) - 1
+    known = [int(value) for value in values[:8]] or [0]
+    low = data.draw(st.integers(0, most) | st.sampled_from(known))
+    span = data.draw(st.integers(0, most) | st.sampled_from([0, 1, most]))
+    found = agree("match_packed", slices, counts, word_bits, low, span)
+    assert found.tolist() == [(int(value) - low) % (1 << word_bits) <= span for value in values]
+
+
+def test_a_damaged_block_is_not_compared(agree):
+    slices = ByteSlices(np.full(8, 255, np.uint8), np.zeros(1, np.int64), np.full(1, 8))
+    assert agree("match_packed", slices, np.array([5]), 32, 0, 1) is CorruptDataError

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
@@ -122,6 +123,24 @@ class ValuePositions:
         array([5, 5])
         """
         return ByteSlices(slices.source, slices.position[self.chunk], slices.size[self.chunk])
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerRange:
+    """The integers of `bits` bits from `low` to `high`; none if `low` is larger.
+
+    >>> IntegerRange(-1, 2, bits=8).unsigned
+    (255, 3)
+    """
+
+    low: int
+    high: int
+    bits: int
+
+    @property
+    def unsigned(self) -> tuple[int, int]:
+        """The first value as an unsigned integer, and the distance to the last."""
+        return self.low % (1 << self.bits), self.high - self.low
 
 
 class Codecs(Protocol):
@@ -284,6 +303,19 @@ class Codec:
     ) -> Block | None:
         """Decode selected values of chunks; `None` if the codec can only decode entire chunks."""
         del message, parts, counts, positions, codecs
+        return None
+
+    @classmethod
+    def match_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        values: IntegerRange,
+        codecs: Codecs,
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return whether each value of chunks is in a range, or None to decode them first."""
+        del message, parts, counts, values, codecs
         return None
 
     @classmethod

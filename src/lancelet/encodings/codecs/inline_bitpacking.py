@@ -25,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
+    IntegerRange,
     MeasuredPages,
     ValuePositions,
 )
@@ -114,6 +115,23 @@ class InlineBitpacking(Codec):
         bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
         check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
         return from_unsigned(kernels.pick_packed(positions.of(parts[0]), positions.index, bits))
+
+    @classmethod
+    def match_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        values: IntegerRange,
+        codecs: Codecs,
+    ) -> npt.NDArray[np.bool_] | None:
+        """Compare the values while they are unpacked."""
+        del codecs
+        bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        if bits != values.bits:
+            return None
+        check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
+        return kernels.match_packed(parts[0], counts, bits, *values.unsigned)
 
     @classmethod
     def decode_blocks(

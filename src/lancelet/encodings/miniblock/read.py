@@ -23,7 +23,7 @@ from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutin
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.codecs.base import Encoding, ValuePositions
+from lancelet.encodings.codecs.base import Encoding, IntegerRange, ValuePositions
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.column_slices import ColumnSlices
@@ -42,7 +42,7 @@ from lancelet.encodings.miniblock.page_metadata import Dictionary, PageMetadata
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
 from lancelet.encodings.row_ranges import expand
 from lancelet.encodings.stored_pages import StoredPages, to_bounds
-from lancelet.encodings.structural import PageReader
+from lancelet.encodings.structural import Flags, PageReader
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 
@@ -158,6 +158,22 @@ class MiniBlockPages(PageReader):
     def is_dictionary_encoded(self) -> bool:
         """Whether the pages store dictionaries."""
         return self._layout.dictionary is not None
+
+    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+        """Return whether the value of each row is in a range, or None if unsupported."""
+        layout = self._layout
+        has_levels = layout.repetition is not None or layout.definition is not None
+        if has_levels or layout.dictionary is not None or self._bits != values.bits:
+            return None
+        return self._match(rows, values)
+
+    def _match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags]:
+        head = yield from self.read_metadata(rows)
+        target = _locate_rows(rows, head)
+        decoded = yield from self._read_chunks(head, target)
+        found = self._values.match(decoded.buffers, decoded.counts, values)
+        before = int(head.first_value[target.chunks[0]])
+        return found[rows.start - before : rows.stop - before]
 
     def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""

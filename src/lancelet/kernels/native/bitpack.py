@@ -39,6 +39,20 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
     return out
 
 
+def match_packed(
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int
+) -> npt.NDArray[np.bool_]:
+    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits."""
+    kernel = "match_packed"
+    word_type(word_bits)
+    check_counts(counts, max_count=BLOCK, kernel=kernel)
+    arrays = slice_arrays(slices, counts)
+    out = empty(int(counts.sum()), _BYTE)
+    status = _native.match_packed(*arrays, as_int64s(counts), word_bits, low, span, out)
+    checked(status, kernel=kernel)
+    return out.view(np.bool_)
+
+
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
     """Unpack out-of-line blocks; the last, partial block may be unpacked, as its size shows."""
     kernel = "unpack_blocks"

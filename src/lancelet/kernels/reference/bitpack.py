@@ -89,6 +89,15 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
     return blocks[np.arange(BLOCK) < counts[:, None]]
 
 
+def match_packed(
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int
+) -> npt.NDArray[np.bool_]:
+    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits."""
+    values = unpack_chunks(slices, counts, word_bits)
+    found: npt.NDArray[np.bool_] = values - values.dtype.type(low) <= values.dtype.type(span)
+    return found
+
+
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
     """Unpack out-of-line blocks; the last, partial block may be unpacked, as its size shows."""
     dtype = word_type(word_bits)

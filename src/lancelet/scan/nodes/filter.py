@@ -50,6 +50,7 @@ _ROWS_MIN: Final = 4096
 _NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
 _DICTIONARY_ROWS_MIN: Final = 4096
+_MATCHED_ROWS_MIN: Final = 8192
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
@@ -325,9 +326,8 @@ def _apply_steps(
     for index, step in enumerate(steps):
         if not remaining.count:
             break
-        remaining.apply(plan, step)
         later = (field for after in steps[index + 1 :] for field in after.fields)
-        remaining.keep({*output, *later})
+        remaining.apply(plan, step, {*output, *later})
     return remaining
 
 
@@ -362,17 +362,18 @@ class _Remaining:
     def _total(self) -> int:
         return len(self.split.rows) if self.offsets is None else len(self.offsets)
 
-    def apply(self, plan: ScanPlan, step: FilterStep) -> None:
-        """Apply a step; columns that are read for it are added to `columns`."""
+    def apply(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> None:
+        """Apply a step; columns that are read for it are added to `columns` if they are needed."""
         if self.mask is not None and not self._is_dense_for(step):
             self.select()
-        found = self._passed(plan, step)
+        found = self._matched(plan, step, needed)
+        if found is None:
+            found = self._passed(plan, step)
+            self.columns = {
+                field: array for field, array in self.columns.items() if field in needed
+            }
         self.count = found.true_count
         self.mask = None if self.count == self._total else found
-
-    def keep(self, fields: Collection[Field]) -> None:
-        """Drop columns of other fields."""
-        self.columns = {field: array for field, array in self.columns.items() if field in fields}
 
     def select(self) -> None:
         """Apply the mask to the offsets and columns."""
@@ -395,6 +396,21 @@ class _Remaining:
         """Return whether a step is faster for all rows than for those that passed before."""
         missing = [field for field in step.fields if field not in self.columns]
         return not step.can_fail and dense_enough(missing, self.count, self._total)
+
+    def _matched(
+        self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]
+    ) -> pa.BooleanArray | None:
+        """Compare integers of all rows while they are decoded, or return None."""
+        values, source = step.integers, self.split.source
+        if values is None or self.offsets is not None or isinstance(source, Pack):
+            return None
+        field = step.fields[0]
+        if field in needed or field in self.columns or self._total < _MATCHED_ROWS_MIN:
+            return None
+        if values.low > values.high:
+            return pa.array(np.zeros(self._total, np.bool_))
+        found = source.reader.match(field, self.split.rows, values)
+        return None if found is None else step.passed_range(found, plan.meter, self.mask)
 
     def _passed(self, plan: ScanPlan, step: FilterStep) -> pa.BooleanArray:
         """Return the mask of the rows that passed so far and pass a step.

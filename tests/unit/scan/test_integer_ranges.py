@@ -1,0 +1,142 @@
+"""Ranges of integers are compared while their column is decoded, with the result of all rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lancelet
+from lancelet.expr.compile import compile_filter
+from lancelet.expr.evaluate import evaluate_filter
+from lancelet.file.rows import RowReader
+from lancelet.scan.integer_ranges import integer_range
+
+TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+COUNT = 20_000
+
+
+def rows(seed: int = 0) -> pa.Table:
+    random = np.random.default_rng(seed)
+    columns: dict[str, pa.Array] = {"n": pa.array(np.arange(COUNT))}
+    for name in TYPES:
+        limits = np.iinfo(name)
+        values = random.integers(limits.min, limits.max, COUNT, name, endpoint=True)
+        values[:9000] = random.integers(0, 100, 9000)
+        values[100:102] = limits.min, limits.max
+        columns[name] = pa.array(values)
+    days = random.integers(-40_000, 40_000, COUNT).astype(np.int32)
+    columns["day"] = pa.array(days, pa.date32())
+    columns["time"] = pa.array(days.astype(np.int64) * 10**9, pa.timestamp("us", "UTC"))
+    columns["null"] = pa.array(days.astype(np.int64), mask=days % 5 == 0)
+    return pa.table(columns)
+
+
+ROWS = rows()
+
+
+@pytest.fixture(scope="module", params=["2.1", "2.3", "pylance"])
+def dataset(request, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("ranges") / "t")
+    if request.param == "pylance":
+        lance.write_dataset(ROWS, path, max_rows_per_file=15_000)
+        return lancelet.dataset(path)
+    options = {"data_storage_version": request.param, "max_rows_per_file": 15_000}
+    return lancelet.write_dataset(ROWS, path, max_page_bytes=20_000, **options)
+
+
+def passing(text: str, table: pa.Table = ROWS) -> pa.Table:
+    batch = table.combine_chunks().to_batches()[0]
+    return table.filter(evaluate_filter(compile_filter(text, table.schema), batch))
+
+
+@st.composite
+def conditions(draw):
+    name = draw(st.sampled_from([*TYPES, "null"]))
+    limits = np.iinfo(name if name != "null" else np.int64)
+    constants = st.integers(-5, 105) | st.sampled_from([limits.min, limits.max])
+    constant = max(limits.min, min(draw(constants), limits.max))
+    return f"{name} {draw(st.sampled_from(['=', '<', '<=', '>', '>=', '!=']))} {constant}"
+
+
+@settings(max_examples=60)
+@given(parts=st.lists(conditions(), min_size=1, max_size=3))
+def test_results_equal_those_of_decoded_values(dataset, parts):
+    text = " AND ".join(parts)
+    want = passing(text)
+    assert dataset.count_rows(text) == len(want)
+    assert dataset.to_table(["n"], filter=text).equals(want.select(["n"]))
+    assert dataset.to_table(filter=text).equals(want)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "day >= DATE '1970-01-01' AND day < DATE '2000-01-01'",
+        "day = DATE '1989-03-02'",
+        "time < TIMESTAMP '1970-01-01 00:00:00Z'",
+        "int32 > 50 AND int32 < 40",
+        "int16 >= 10 AND int16 <= 20 AND int64 < 50",
+        "null >= 7",
+    ],
+)
+def test_dates_times_and_empty_ranges(dataset, text):
+    want = passing(text)
+    assert dataset.count_rows(text) == len(want)
+    assert dataset.to_table(["n"], filter=text).equals(want.select(["n"]))
+
+
+def test_ranges_are_compared_without_decoding(dataset, monkeypatch):
+    found = []
+    match = RowReader.match
+    monkeypatch.setattr(RowReader, "match", lambda *given: found.append(match(*given)) or found[-1])
+    assert dataset.count_rows("int32 < 50") == len(passing("int32 < 50"))
+    assert found
+    assert all(each is not None for each in found)
+
+
+def test_deleted_and_overlaid_rows_are_not_compared(tmp_path):
+    dataset = lancelet.write_dataset(ROWS, tmp_path / "t")
+    dataset.delete("n % 3 = 0")
+    left = passing("n % 3 != 0")
+    assert dataset.count_rows("int32 < 50") == len(passing("int32 < 50", left))
+    dataset.update({"int32": "49"}, where="n = 10001")
+    assert dataset.count_rows("int32 = 49 AND n = 10001") == 1
+
+
+def test_damage_is_found(tmp_path):
+    dataset = lancelet.write_dataset({"k": rows().column("int64")}, tmp_path / "t")
+    (file,) = (tmp_path / "t" / "data").iterdir()
+    data = bytearray(file.read_bytes())
+    data[20_000] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(OSError, match="checksum"):
+        lancelet.dataset(dataset.uri, session=lancelet.Session()).count_rows("k >= 0")
+
+
+def test_filters_that_are_no_ranges_are_evaluated():
+    schema = pa.schema([("k", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
+    for text, column in [
+        ("k != 5", "k"),
+        ("k = 5 OR k = 7", "k"),
+        ("k + 1 = 5", "k"),
+        ("f < 5", "f"),
+        ("s = 'a'", "s"),
+        ("k IS NULL", "k"),
+    ]:
+        assert integer_range(compile_filter(text, schema), schema.field(column).type) is None
+    assert integer_range(compile_filter("k >= 3 AND k < 9", schema), pa.int32()).high == 8
+
+
+def test_values_of_another_time_zone_are_compared_as_instants():
+    zone = dt.timezone(dt.timedelta(hours=2))
+    times = [dt.datetime(2024, 1, 1, hour, tzinfo=zone) for hour in range(24)] * 1000
+    uri = f"memory://zones-{uuid.uuid4()}/t"
+    dataset = lancelet.write_dataset({"t": pa.array(times, pa.timestamp("us", "UTC"))}, uri)
+    assert dataset.count_rows("t < TIMESTAMP '2024-01-01 00:00:00Z'") == 2000
