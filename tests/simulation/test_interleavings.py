@@ -68,6 +68,7 @@ def test_a_tag_and_a_cleanup_in_every_order(stage) -> None:
     assert counts.states > 2_000
 
 
+@pytest.mark.slow
 def test_two_writers_of_an_external_store_in_every_order(stage) -> None:
     counts = search(stage, "an_external_store", (), "ab")
     assert counts.executions > 50

@@ -1,8 +1,7 @@
-"""Run histories of consecutive seeds: `python -m tests.kit.simulation --steps 100000`.
+"""Run histories of consecutive seeds: `python -m tests.kit.simulation --seconds 600`.
 
-Stops at the first violation, shrinks it, prints its trace and fails. With `--record`, it continues
-to the end and writes the counts of `docs/how_it_is_tested.md` to a file. An interrupted run
-resumes from that file.
+Stops at the first violation, shrinks it, prints its trace and fails. A run continues after the last
+recorded seed, and adds its counts to the records, which `docs/how_it_is_tested.md` sums up.
 """
 
 from __future__ import annotations
@@ -11,64 +10,54 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
+from typing import Final
 
+from tests.kit.records import append_record, read_records
 from tests.kit.simulation.planted import PLANTED, find_seeds, keep_seeds, planted
 from tests.kit.simulation.scenario import Scenario, run, shrink
 
-_COUNTED = (
-    "first_seed",
-    "seeds",
-    "steps",
-    "operations",
-    "acknowledged",
-    "faults",
-    "cpu_seconds",
-    "violations",
-)
+_COUNTED: Final = ("seeds", "steps", "operations", "acknowledged", "faults", "violations")
+_FIRST_SEED: Final = 100_000
+"""The first seed of runs that are recorded; tests run earlier ones."""
 
 
 def main() -> int:
-    """Run the requested number of steps."""
+    """Run histories until the time is up."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.simulation")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--steps", type=int, default=100_000, help="requests of the store")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, help="the first seed; such a run is not recorded")
     parser.add_argument(
         "--find-seeds", action="store_true", help="store a seed for each reintroduced defect"
     )
-    parser.add_argument("--record", type=Path, help="a JSON file for the counts")
     options = parser.parse_args()
     if options.find_seeds:
         keep_seeds(find_seeds(PLANTED, _detects))
         return 0
+    first = _next_seed() if options.seed is None else options.seed
     counts = dict.fromkeys(_COUNTED, 0)
-    counts["first_seed"] = options.seed
-    if options.record is not None and options.record.exists():
-        counts = json.loads(options.record.read_text())  # resumes an interrupted run
-    seed = counts["first_seed"] + counts["seeds"]
-    started, spent = time.process_time(), counts["cpu_seconds"]
-    violated = []
-    while counts["steps"] < options.steps:
-        report = run(Scenario.of(seed))
+    started = time.monotonic()
+    while not counts["violations"] and time.monotonic() - started < options.seconds:
+        report = run(Scenario.of(first + counts["seeds"]))
         counts["seeds"] += 1
         counts["steps"] += report.steps
         counts["operations"] += report.operations
         counts["acknowledged"] += report.acknowledged
         counts["faults"] += len(report.faults)
-        counts["cpu_seconds"] = spent + round(time.process_time() - started)
-        if report.violation is not None:
-            counts["violations"] += 1
-            violated.append(seed)
-            print(f"seed {seed}: {report.violation!r}", file=sys.stderr, flush=True)  # noqa: T201
-            if options.record is None:
-                break
-        seed += 1
-        if options.record is not None and (not seed % 50 or counts["steps"] >= options.steps):
-            options.record.write_text(json.dumps(counts, indent=2) + "\n")
+        counts["violations"] += report.violation is not None
+    counts = {"first_seed": first, **counts}
     print(json.dumps(counts))  # noqa: T201 - a program
-    if violated:
-        _report(violated[0], Scenario.of(violated[0]))
-    return bool(violated)
+    if options.seed is None:
+        append_record("simulate", time.monotonic() - started, counts)
+    if counts["violations"]:
+        last = first + counts["seeds"] - 1
+        _report(last, Scenario.of(last))
+    return bool(counts["violations"])
+
+
+def _next_seed() -> int:
+    recorded = [record.counts for record in read_records("simulate")]
+    ends = (each["first_seed"] + each["seeds"] for each in recorded)
+    return max(_FIRST_SEED, *map(int, ends))
 
 
 def _detects(name: str, seed: int) -> bool:

@@ -38,7 +38,7 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.upkeep.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
 from tests.kit.simulation.interleavings import Cast
 from tests.kit.simulation.judge import BUCKET, MAIN
-from tests.kit.simulation.machine import SimulatedStore
+from tests.kit.simulation.machine import SimulatedStore, seeded
 from tests.kit.simulation.records import SimulatedRecords
 from tests.kit.tables import SIMPLE_SCHEMA, create_table, simple_rows, write_fragment
 
@@ -59,6 +59,7 @@ class Stage:
     latest: int = 3
 
     @staticmethod
+    @seeded()
     def built(num_records: int = 0) -> Stage:
         """Create the table in the environment of the machine.
 

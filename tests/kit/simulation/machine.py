@@ -23,6 +23,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Literal, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast
 
+from lancelet import surroundings
 from lancelet.errors import (
     CommitOutcomeUnknownError,
     LanceletError,
@@ -74,6 +75,28 @@ def without_caches() -> Iterator[None]:
 
 def _always() -> bool:
     return True
+
+
+class _Seeded(Surroundings):
+    """Time and chance that are the same each time; everything else is that of this machine."""
+
+    def __init__(self) -> None:
+        self._random = Random(0)
+        self._now_ns = EPOCH_NS
+
+    def time_ns(self) -> int:
+        self._now_ns += 10**6
+        return self._now_ns
+
+    def random_bits(self, count: int) -> int:
+        return self._random.getrandbits(count)
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Create the same files each time within a context."""
+    with surroundings.replaced_by(_Seeded()):
+        yield
 
 
 class Killed(BaseException):

@@ -19,17 +19,22 @@ from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
+import numpy as np
+
 from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
 from lancelet.format.shard_manifest import ShardManifest
 from lancelet.io import unfinished
 from lancelet.memwal import upkeep
 from lancelet.memwal.shard import Shard, list_shards
 from lancelet.table import commit, refs
+from lancelet.table.apply import dispatch, overwrite, rows
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
 from lancelet.table.conflict.verdict import COMPATIBLE
 from lancelet.table.manifests import VersionFolder
+from lancelet.table.watermark import BatchWatermark
 from lancelet.upkeep.cleanup import mentions, plan, run
+from lancelet.values import replace
 
 Plant = Callable[[], Any]
 """Returns a context that reintroduces a defect."""
@@ -105,7 +110,14 @@ def _claimed(temporary: str, native: str, *, is_taken_over: bool) -> None:
         drive.close(handle)
 
 
+def _restored_with_its_counter(operation: Any, state: Any, context: Any) -> Any:
+    restored = _APPLY_RESTORE(operation, state, context)
+    number = context.restored.manifest.next_row_id
+    return replace(restored, manifest=replace(restored.manifest, next_row_id=number))
+
+
 _COMMIT: Final = commit._commit
+_APPLY_RESTORE: Final = overwrite.apply_restore
 
 
 PLANTED: Final[Mapping[str, Plant]] = {
@@ -144,6 +156,19 @@ PLANTED: Final[Mapping[str, Plant]] = {
         "_compacted_everywhere",
         lambda snapshot: dict.fromkeys(list_shards(snapshot.location), 1 << 40),
     ),
+    "row ids are given again after a restore": _with(
+        dispatch, "apply_restore", _restored_with_its_counter
+    ),
+    "a compaction undoes deletions": _with(
+        resolve, "_removed_since", lambda *_: np.empty(0, np.uint64)
+    ),
+    "a compaction undoes rewritten columns": _with(resolve, "file_layout", lambda _: ()),
+    "a batch of a stream is not compared with the table": _with(
+        BatchWatermark, "is_reached", lambda *_: False
+    ),
+    "rows that change in place keep their version": _with(
+        rows, "_with_updated_versions", lambda fragment, *_: fragment
+    ),
     "an empty claim is never replaced": _with(
         unfinished, "_rename_if_absent", partial(_claimed, is_taken_over=False)
     ),
@@ -157,6 +182,9 @@ _SEEDS: Final = Path(__file__).with_name("seeds.json")
 SEEDS: Final[Mapping[str, int]] = json.loads(_SEEDS.read_text())
 """A seed that detects each defect; `make seeds` finds new ones after a change of the requests."""
 
+_FIRST_SEED: Final = 60_000
+"""The first seed that is tried for a new defect."""
+
 _TRIES: Final = 500
 """The number of seeds tried for a defect whose seed no longer detects it."""
 
@@ -165,7 +193,7 @@ def find_seeds(names: Iterable[str], detects: Callable[[str, int], bool]) -> dic
     """Return the first seed for each name, from the current one on, that detects the defect."""
     found = {}
     for name in names:
-        first = SEEDS.get(name, 1)
+        first = SEEDS.get(name, _FIRST_SEED)
         seeds = (seed for seed in range(first, first + _TRIES) if detects(name, seed))
         found[name] = next(seeds, first)
     return found

@@ -36,6 +36,7 @@ from lancelet.table.watermark import BatchWatermark
 from tests.kit.simulation.casts import Scene
 from tests.kit.simulation.interleavings import Cast
 from tests.kit.simulation.judge import BUCKET, MAIN
+from tests.kit.simulation.machine import seeded
 
 _REFUSED: Final = (CommitConflictError, CommitContentionError)
 _UNKNOWN: Final = (CommitOutcomeUnknownError, StorageError)
@@ -66,6 +67,7 @@ class RowStage:
     results: list[Any]
 
     @staticmethod
+    @seeded()
     def built(*, stable_row_ids: bool = False) -> RowStage:
         """Create the table."""
         MemoryStore.reset(BUCKET)

@@ -11,29 +11,34 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
-from tests.kit.simulation import casts
-from tests.kit.simulation.interleavings import Explorer
 from tests.kit.simulation.scenario import Scenario, run
-from tests.kit.simulation.shard_casts import ShardStage
+from tests.kit.simulation.searches import Search
 
 SEEDS: Final = (
     *range(8),
     *range(1000, 1012),
     *range(10_000, 10_012),
     *range(40_002, 40_014, 3),
-    *range(60_000, 60_024),
+    *range(60_000, 60_016),
 )
 """Histories of each kind."""
 
 SEARCHES: Final = (
-    ("a_tag_and_a_cleanup", (), None),
-    ("an_external_store", ("ab",), 1),
-    ("two_commits_and_a_cleanup", (), 1),
-    ("a_commit_and_cleanups", (), 1),
+    Search("", "a_tag_and_a_cleanup", switches_max=1),
+    Search("", "a_moved_tag_and_a_cleanup", switches_max=1),
+    Search("", "a_branch_and_a_cleanup", switches_max=1),
+    Search("", "a_reader_and_vanishing_versions", switches_max=1),
+    Search("", "an_external_store", "ab", switches_max=1),
+    Search("", "two_commits_and_a_cleanup", switches_max=1),
+    Search("", "a_commit_and_cleanups", switches_max=1),
+    Search("", "a_late_commit_and_joined_records", switches_max=1),
+    *(Search("", "shard", who, switches_max=1) for who in ("mn", "mc", "ac")),
+    Search("", "new shard", "xd", switches_max=1),
+    *(Search("", "rows", who, switches_max=1) for who in ("de", "du", "dp", "wd", "st", "mf")),
+    *(Search("", "rows with stable ids", who, switches_max=1) for who in ("dc", "wu", "wc", "kd")),
+    *(Search("", "threads", who, switches_max=1) for who in ("pq", "pf", "pv", "fv")),
+    *(Search("", "buffered threads", who, switches_max=1) for who in ("pq", "pf")),
 )
-"""The scenario, its actors and the bound of preemptions."""
-
-_SHARD_SEARCHES: Final = ("mn", "mc", "ac")
 
 
 def findings() -> Iterator[str]:
@@ -41,20 +46,14 @@ def findings() -> Iterator[str]:
     for seed in SEEDS:
         if run(Scenario.of(seed)).violation is not None:
             yield f"seed {seed}"
-    stage = casts.Stage.built()
-    for name, more, switches_max in SEARCHES:
-        scene = getattr(casts, name)(stage, *more)
-        if _is_violated(Explorer(stage.stored, scene, switches_max=switches_max)):
-            yield f"search {name}"
-    shards = ShardStage.built()
-    for who in _SHARD_SEARCHES:
-        if _is_violated(Explorer(shards.stored, shards.scene(who))):
-            yield f"search of a shard, {who}"
+    for search in SEARCHES:
+        if _is_violated(search):
+            yield f"search {search.name}"
 
 
-def _is_violated(explorer: Explorer) -> bool:
+def _is_violated(search: Search) -> bool:
     with suppress(Exception):
-        explorer.run()
+        search.run()
         return False
     return True
 

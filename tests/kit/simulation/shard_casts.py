@@ -33,6 +33,7 @@ from lancelet.memwal.writer import WriterView
 from tests.kit.simulation.casts import Scene
 from tests.kit.simulation.interleavings import Cast
 from tests.kit.simulation.judge import BUCKET, MAIN
+from tests.kit.simulation.machine import seeded
 
 _SHARD: Final = str(uuid.UUID(int=7))
 _NEW: Final = str(uuid.UUID(int=8))
@@ -58,6 +59,7 @@ class ShardStage:
     rows: tuple[int, ...]
 
     @staticmethod
+    @seeded()
     def built(rows: tuple[int, ...] = _BEFORE) -> ShardStage:
         """Create the table in the environment of the machine."""
         MemoryStore.reset(BUCKET)
