@@ -113,19 +113,24 @@ EXHAUSTIVE = {create_in_namespace, create_with_properties}
 """Variants of other changes."""
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+def is_exhaustive(change, written_by, fault):
+    """Whether a case is a variant of others."""
+    is_writer = written_by == "writer" and change is not register
+    is_lost = fault == "lose_reply" and change in {rename_into_namespace, deregister}
+    return is_writer or is_lost or change in EXHAUSTIVE
+
+
 @pytest.mark.parametrize(
-    ("change", "written_by"),
+    ("change", "written_by", "fault"),
     [
         pytest.param(
-            change,
-            by,
-            id=f"{change.__name__}-{by}",
-            marks=pytest.mark.slow
-            if change in EXHAUSTIVE or (by == "writer" and change is not register)
-            else (),
+            *case,
+            fault,
+            id=f"{case[0].__name__}-{case[1]}-{fault}",
+            marks=[pytest.mark.slow] if is_exhaustive(*case, fault) else [],
         )
-        for change, by in CASES
+        for case in CASES
+        for fault in FAULTS
     ],
 )
 def test_a_change_of_a_name_is_whole_or_absent_at_every_request(

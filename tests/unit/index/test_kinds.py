@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet.index.base import IndexedRows, IndexTypeError, Parameters
@@ -154,6 +154,7 @@ def check(segment, query, values, numbers):
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
+@settings(max_examples=max(10, settings.default.max_examples // 2))  # there are many cases
 @given(data=st.data())
 def test_answers_are_complete_through_the_whole_life(kind, name, data):
     kind = kind_by_name(kind)
