@@ -256,7 +256,11 @@ class _LeafReader:
             if found is None:
                 return None
             runs.append(found)
-        return _joined(runs)
+        return self._matched(runs)
+
+    def _matched(self, runs: Sequence[ReadCoroutine[Flags]]) -> ReadCoroutine[Flags]:
+        parts = yield from read_together(runs)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:
         if self._multiple != 1:
@@ -349,11 +353,6 @@ class _LeafReader:
             pages = self._pages[start:stop]
             opened = self._opened[run] = self._open_pages(pages, self._context, start)
         return opened
-
-
-def _joined(runs: Sequence[ReadCoroutine[Flags]]) -> ReadCoroutine[Flags]:
-    parts = yield from read_together(runs)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def run_starts(table_bytes: Int64s, kinds: Int64s) -> list[int]:
