@@ -7,7 +7,12 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import lancelet
-from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.errors import (
+    FieldNotFoundError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from lancelet.spark.read_limits import HAS_LIMITS, ReadLimit
 from lancelet.spark.testing import exact_schema
 from pyspark_lance import DefaultSource
@@ -382,3 +387,9 @@ def test_a_change_feed_needs_the_version_before(followed):
 def test_options_of_a_change_feed_must_make_sense(uri, options):
     with pytest.raises(InvalidInputError):
         Query(uri, **options)
+
+
+def test_images_of_unknown_columns_suggest_similar_names(followed):
+    uri, options = followed
+    with pytest.raises(FieldNotFoundError, match="no such column; did you mean n"):
+        FeedQuery(uri, starting_version="1", columns="nn", **options)
