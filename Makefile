@@ -7,14 +7,13 @@ RUN     := $(BIN)/python
 SETUP   := $(PYTHON) tools/setup_environment.py
 SPARK_OLDEST := build/spark-oldest
 TORCH   := build/torch
-FUZZ_SECONDS ?= 20
-SECONDS ?= 60
-SEED    ?= 0
-STEPS   ?= 100000
+BENCH_TRAINING := build/bench-training
+SECONDS ?= 600
+RECORD  ?= --record
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos scans workflows interop spark torch faults simulate seeds sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos scans workflows interop spark torch faults simulate seeds searches mutants testing-page sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -45,7 +44,7 @@ test-all: build ## Run every test, the long ones and a short fuzz included
 	$(MAKE) test-browser
 	$(MAKE) test-model
 	$(MAKE) test-arm
-	$(MAKE) fuzz
+	$(MAKE) fuzz RECORD=
 
 check: setup lint types contracts protos scans workflows ## Run every static check
 
@@ -87,8 +86,14 @@ torch: build ## Run the tests that need PyTorch and JAX, in an environment of th
 faults: build ## Refuse and lose every storage request
 	$(RUN) -m pytest -q -n $(JOBS) tests/faults
 
-simulate: build ## Run histories of many writers from SEED on, for STEPS requests of the store
-	$(RUN) -m tests.kit.simulation --seed $(SEED) --steps $(STEPS)
+simulate: build ## Run simulated histories of many writers for SECONDS, and record them
+	$(RUN) -m tests.kit.simulation --seconds $(SECONDS)
+
+searches: build ## Search the interleavings of small scenarios, and record the counts
+	$(RUN) -m tests.kit.simulation.searches
+
+mutants: build ## Plant one-line faults for SECONDS, and record which of them the tests find
+	$(RUN) tools/mutants.py --seconds $(SECONDS)
 
 seeds: build ## Find a seed that detects each reintroduced defect
 	$(RUN) -m tests.kit.simulation --find-seeds
@@ -96,12 +101,12 @@ seeds: build ## Find a seed that detects each reintroduced defect
 sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 	$(RUN) native/build.py --sanitize
 
-fuzz: build ## Fuzz each reader for FUZZ_SECONDS
+fuzz: build ## Fuzz the readers for SECONDS in total, and record the counts
 	@$(SETUP) --group fuzz
-	$(RUN) fuzz/run.py --seconds $(FUZZ_SECONDS)
+	$(RUN) fuzz/run.py --seconds $(SECONDS) $(RECORD)
 
-soak: build ## Work on tables by many processes that are killed and paused, for SECONDS
-	$(RUN) tests/soak/soak.py --seconds $(SECONDS)
+soak: build ## Work on tables by many processes that are killed and paused for SECONDS, and record it
+	$(RUN) tests/soak/soak.py --seconds $(SECONDS) $(RECORD)
 
 bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_files.py
@@ -122,8 +127,10 @@ bench-spark: build ## Compare Spark on Lance with Spark on Parquet
 	$(RUN) benchmarks/bench_spark.py
 
 bench-training: build ## Compare loading for training with other loaders
-	@LANCELET_VENV=$(TORCH) $(SETUP) --group test --group torch
-	$(TORCH)/bin/python benchmarks/bench_training.py
+	@LANCELET_VENV=$(BENCH_TRAINING) $(SETUP) --group bench-training
+	@for rows in features vectors images tokens; do \
+	  $(BENCH_TRAINING)/bin/python benchmarks/bench_training.py --only $$rows || exit 1; \
+	done
 	$(RUN) benchmarks/report.py
 
 demo: build ## The main job: Spark writes, streams, embeds, merges, compacts and searches tables
@@ -131,6 +138,9 @@ demo: build ## The main job: Spark writes, streams, embeds, merges, compacts and
 
 demo-files: build ## A tour of data files: write, read, compare sizes, find damage
 	$(RUN) demo/files.py --folder demo-output
+
+testing-page: setup ## Write the tables of docs/how_it_is_tested.md from the records
+	$(RUN) tools/write_testing_page.py
 
 docs: setup ## Build the documentation into site/
 	@$(SETUP) --group docs

@@ -1,21 +1,22 @@
 """Fuzz every reader, one after the other, and say how many inputs each was given.
 
-    python fuzz/run.py --seconds 20
-    python fuzz/run.py --seconds 60 --record fuzz/executions.json index
+    python fuzz/run.py --seconds 600              shared by all readers
+    python fuzz/run.py --seconds 60 index         shared by the readers of indices
     python fuzz/run.py --list
 
 A finding ends the run: the input is kept in `build/fuzz`. With `--record` the counts are added to
-those of earlier runs.
+the records.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.kit.records import append_record
 
 FUZZ = Path(__file__).resolve().parent
 TABLES = (
@@ -63,8 +64,8 @@ def corpus(name: str) -> list[str]:
 def main() -> None:
     """Fuzz what is asked for."""
     parser = argparse.ArgumentParser(prog="python fuzz/run.py")
-    parser.add_argument("--seconds", type=int, default=20, help="for each reader")
-    parser.add_argument("--record", type=Path, help="a JSON file of counts to add to")
+    parser.add_argument("--seconds", type=int, default=600, help="for all readers together")
+    parser.add_argument("--record", action="store_true", help="add the counts to the records")
     parser.add_argument("--list", action="store_true", help="print the names of the readers")
     parser.add_argument("names", nargs="*", help="how the names of the readers begin; all of them")
     options = parser.parse_args()
@@ -78,16 +79,14 @@ def main() -> None:
     if options.list:
         print("\n".join(chosen))
         return
+    seconds = max(1, options.seconds // len(chosen))
+    counts = {}
     for name, command in chosen.items():
-        count = fuzz(name, command, options.seconds)
-        print(f"{name:20} {count:9,} inputs in {options.seconds} s", flush=True)
-        if options.record is not None:
-            exists = options.record.exists()
-            counts = json.loads(options.record.read_text()) if exists else {}
-            before = counts.get(name, {"inputs": 0, "seconds": 0})
-            inputs, spent = before["inputs"] + count, before["seconds"] + options.seconds
-            counts[name] = {"inputs": inputs, "seconds": spent}
-            options.record.write_text(json.dumps(counts, indent=2) + "\n")
+        count = fuzz(name, command, seconds)
+        print(f"{name:20} {count:9,} inputs in {seconds} s", flush=True)
+        counts[name] = {"inputs": count, "seconds": seconds}
+    if options.record:
+        append_record("fuzz", seconds * len(chosen), counts)
 
 
 if __name__ == "__main__":

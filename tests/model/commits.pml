@@ -45,6 +45,9 @@
 #define RECORD 3
 #define DELETE 4
 #define TOLD 5
+#define HOLD 6
+#define TAG 7
+#define RELEASE 8
 
 typedef Manifest { byte by; byte before[N] };   /* whose it is, and whose those before it were */
 
@@ -320,7 +323,7 @@ proctype Cleaner(byte name) {
 }
 
 proctype Tagger(byte number) {
-  held[number] = true;
+  atomic { SAYS(1, HOLD, number) -> STEP; held[number] = true }
   if
   :: record[number] != NONE -> skip
   :: else ->
@@ -328,10 +331,14 @@ proctype Tagger(byte number) {
     :: manifest[number].by == NONE -> skip
     :: else ->
       /* refer: the version must be there, and be the one of its number */
-      atomic { assert(manifest[number].by == version[number]); tagged[number] = true }
+      atomic {
+        SAYS(1, TAG, number) -> STEP;
+        assert(manifest[number].by == version[number]);
+        tagged[number] = true
+      }
     fi
   fi;
-  held[number] = false
+  atomic { SAYS(1, RELEASE, number) -> STEP; held[number] = false }
 }
 
 init {
@@ -342,8 +349,13 @@ init {
     newest = 2;
 #ifdef TRACES
     select_trace();
+#ifdef OF_TAGS
+    run Tagger(1);
+    run Cleaner(2)
+#else
     run Writer(1, 1, false);
     run Writer(2, 2, true)
+#endif
 #else
     run Writer(1, 1, false);
     run Writer(2, WRITES, false);

@@ -17,7 +17,7 @@ from lancelet.table.snapshot import Snapshot
 from tests.kit.simulation import casts
 from tests.kit.simulation.interleavings import Explorer
 
-PUT, TAKEN, RECORD, DELETE, TOLD = range(1, 6)
+PUT, TAKEN, RECORD, DELETE, TOLD, HOLD, TAG, RELEASE = range(1, 9)
 ACKNOWLEDGED, REFUSED = 1, 2
 COMPILE = ("cc", "-O1", "-DSAFETY", "-DVECTORSZ=4096", "-DCOLLAPSE", "-w", "-o", "pan", "pan.c")
 
@@ -77,6 +77,56 @@ def test_executions_of_the_code_are_executions_of_the_model(tmp_path, request) -
     # What never happened is not possible there either: a number is not published twice.
     (tmp_path / "traces.h").write_text(header([[1103, 1501, 2103]]))
     assert "\naccepted" not in check_model(tmp_path, request, "-DTRACES", "-DN=9")
+
+
+def test_executions_of_tags_and_cleanups_are_executions_of_the_model(tmp_path, request) -> None:
+    traces = executions_of_tags()
+    assert len(traces) >= 8
+    assert accepted(tmp_path, request, traces) == traces
+    # A cleanup that has seen the hold does not delete the version, nor is there a tag of one.
+    wrong = [(1601, 2200, 2401, 1701, 1801), (2200, 2401, 1601, 1701, 1801)]
+    assert accepted(tmp_path, request, wrong) == []
+
+
+def accepted(tmp_path, request, traces):
+    """Return the traces of tags and cleanups that the model allows."""
+    (tmp_path / "traces.h").write_text(header(traces))
+    said = check_model(tmp_path, request, "-DTRACES", "-DOF_TAGS", "-DN=9")
+    assert "errors: 0" in said, said
+    numbers = {int(line.split()[1]) for line in said.splitlines() if line.startswith("accepted")}
+    return [trace for number, trace in enumerate(traces) if number in numbers]
+
+
+def executions_of_tags():
+    """The visible steps of a new tag and a cleanup, with each request failing once."""
+    found = set()
+
+    def keep(cast, events) -> None:
+        steps = []
+        for event in events:
+            step = step_of(event) or step_of_tag(event)
+            is_again = step is not None and step % 1000 == 100 * RECORD and step in steps
+            if step is not None and not is_again:  # a record without a version that stays
+                steps.append(step)
+        found.add(tuple(steps))
+
+    stage = casts.Stage.built()
+    for scene in (casts.a_tag_and_a_cleanup, casts.a_moved_tag_and_a_cleanup):
+        Explorer(stage.stored, scene(stage), on_execution=keep).run()
+    return sorted(found)
+
+
+def step_of_tag(event):
+    """A request of a tag as the model says it."""
+    who = 1000 * (1 + int(event.actor.removeprefix("actor ")))
+    is_hold = "/.hold-" in event.path
+    if event.operation == "put" and is_hold:
+        return who + 100 * HOLD + 1
+    if event.operation == "delete" and is_hold:
+        return who + 100 * RELEASE + 1
+    if event.operation in {"put", "put_if_absent"} and "_refs/tags/" in event.path:
+        return who + 100 * TAG + 1
+    return None
 
 
 def executions():

@@ -1,27 +1,44 @@
-"""Goal: the documentation gives the figures of the recorded simulation runs."""
+"""Goal: the documentation gives the figures of the records, and these describe the current code.
 
-import json
-from pathlib import Path
+Method: the tables of the page are generated again. Short searches are counted again; a change of
+the requests changes their counts, and `make searches testing-page` records them.
+"""
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "tests" / "simulation" / "results"
+import importlib.util
+import sys
+
+import pytest
+
+from tests.kit.records import ROOT
+from tests.kit.simulation.searches import SEARCHES, read_results
+
+CPU_SECONDS_MAX = 1.2
+"""Searches that took longer are not counted again."""
 
 
-def test_the_page_gives_the_recorded_figures() -> None:
-    page = (ROOT / "docs" / "how_it_is_tested.md").read_text()
-    runs = json.loads((RESULTS / "histories.json").read_text())
-    figures = ("seeds", "steps", "operations", "acknowledged", "faults", "violations")
-    sums = [sum(run[name] for run in runs) for name in figures]
-    assert "| " + " | ".join(f"{each:,}" for each in sums) + " |" in page
-    for each in json.loads((RESULTS / "interleavings.json").read_text()):
-        assert f"| {each['executions']:,} | {each['states']:,} |" in page
-    for library in ("ours", "theirs"):
-        soaks = json.loads((ROOT / "tests" / "soak" / "results.json").read_text())
-        done, told, versions, wrong = (
-            sum(run[library][name] for run in soaks)
-            for name in ("operations", "acknowledged", "versions", "violations")
-        )
-        assert f"| {done:,} | {told:,} | {versions:,} |" in page
-        assert library == "theirs" or wrong == 0
-    fuzzed = json.loads((ROOT / "fuzz" / "executions.json").read_text())
-    assert f"These are {sum(each['inputs'] for each in fuzzed.values()):,} inputs" in page
+def test_the_page_has_the_tables_of_the_records(monkeypatch) -> None:
+    path = ROOT / "tools" / "write_testing_page.py"
+    specification = importlib.util.spec_from_file_location("write_testing_page", path)
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "write_testing_page", module)
+    specification.loader.exec_module(module)
+    page = module.PAGE.read_text()
+    missing = [name for name in module.TABLES if f"<!-- table: {name} -->" not in page]
+    assert missing == []
+    assert page == module.rendered(page), "run `make testing-page`"
+
+
+SHORT = [
+    search
+    for group in SEARCHES.values()
+    for search in group
+    if read_results()[search.name]["cpu_seconds"] <= CPU_SECONDS_MAX
+]
+
+
+@pytest.mark.parametrize("search", SHORT, ids=lambda search: search.name)
+def test_a_search_has_the_recorded_counts(search) -> None:
+    recorded = read_results()[search.name]
+    counts = search.run()
+    found = {"executions": counts.executions, "states": counts.states, "requests": counts.steps}
+    assert found == {name: recorded[name] for name in found}, "run `make searches`"

@@ -1,6 +1,6 @@
 """A soak run: processes that write, read, compact and clean up while they are killed and paused.
 
-    python tests/soak/soak.py --seconds 600 --record tests/soak/results.json
+    python tests/soak/soak.py --seconds 600 --record
 
 Eight processes work on four tables: of ours and of the reference, on the local disk and on a server
 of objects on the loopback. A process owns the batches of rows that it appended, so that what became
@@ -37,6 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from tests.kit.records import append_record
 
 SCHEMA = pa.schema(
     [
@@ -430,7 +432,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/soak/soak.py")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--record", type=Path, help="a JSON file that the report is added to")
+    parser.add_argument("--record", action="store_true", help="add the report to the records")
     parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -441,9 +443,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         said = run(folder.resolve(), options.seconds, options.seed)
     print(json.dumps(said, indent=2))  # noqa: T201 - a program
-    if options.record is not None:
-        runs = json.loads(options.record.read_text()) if options.record.exists() else []
-        options.record.write_text(json.dumps([*runs, said], indent=2) + "\n")
+    if options.record:
+        append_record("soak", said.pop("seconds"), said)
     return 1 if said["ours"]["violations"] else 0
 
 
