@@ -138,7 +138,8 @@ class HttpServer:
             token: The required bearer token; None accepts requests without a token.
             host: The address to listen on.
             port: The port; 0 selects a free port.
-            cookie: The name of a cookie that may contain the token; `/?token=...` sets it.
+            cookie: The name of a cookie that may contain the token, without the port, which all
+                servers of the host would share; `/?token=...` sets it.
             media_types: The accepted media types of bodies.
             limits: The resource limits for clients.
         """
@@ -341,10 +342,11 @@ class HttpServer:
                 "send the token of this server in the header `Authorization: Bearer TOKEN`",
                 {"WWW-Authenticate": "Bearer"},
             )
-        if self._is_token(request.cookie(self._cookie) or ""):
+        name = f"{self._cookie}_{self.port}"
+        if self._is_token(request.cookie(name) or ""):
             return
         if request.path == "/" and self._is_token(request.query.get("token", "")):
-            cookie = f"{self._cookie}={self._token}; HttpOnly; Path=/; SameSite=strict"
+            cookie = f"{name}={self._token}; HttpOnly; Path=/; SameSite=strict"
             raise RefusedError(HTTPStatus.SEE_OTHER, "", {"Location": "/", "Set-Cookie": cookie})
         raise RefusedError(HTTPStatus.FORBIDDEN, "open the printed address, which contains a token")
 

@@ -63,7 +63,7 @@ def wave():
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory):
-    """Return a folder with three tables."""
+    """Return a folder with four tables."""
     folder = tmp_path_factory.mktemp("shop")
     rng = np.random.default_rng(1)
     vectors = pa.FixedSizeListArray.from_arrays(
@@ -100,6 +100,8 @@ def shop(tmp_path_factory):
     table.update({"price": "price + 10"}, where="id = 2")
     table.delete("id = 3")
     table.insert(sounds.slice(2))
+    wide = pa.table({f"c{i}": [i] for i in range(120)})
+    lancelet.write_dataset(wide, str(folder / "wide.lance"))
     return folder
 
 
@@ -147,7 +149,7 @@ def browser(tmp_path_factory):
 def page(browser, address):
     """Return the browser with the page open at the larger table, and fail on errors of scripts."""
     browser.get(address)
-    until(browser, lambda: "animals.lance" in browser.title)
+    until(browser, lambda: "animals.lance" in text(browser, "main tbody"))
     browser.get_log("browser")
     yield browser
     problems = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
@@ -356,6 +358,9 @@ def test_changed_rows_of_versions_are_a_table(page):
     assert cell.find_element(By.TAG_NAME, "ins").text == "12"
     assert len(kinds["changed"].find_elements(By.CSS_SELECTOR, "td.changed")) == 1
     assert "data file" in page.find_element(By.ID, "difference").get_attribute("textContent")
+    # A removed row is linked in the version that has it.
+    kinds["removed"].find_element(By.CSS_SELECTOR, "td.id a").click()
+    until(page, lambda: "version 1," in text(page, "#summary") and text(page, "#row section"))
 
 
 def test_an_older_version_is_opened_with_links_that_name_it(page):
@@ -381,7 +386,7 @@ def test_bytes_indices_and_health_are_shown(page):
     until(page, lambda: "recall at" in text(page, "main"))
     go(page, "health", level="decode")
     until(page, lambda: text(page, "#healthy"))
-    assert "unindexed rows" not in text(page, "main")
+    assert "unindexed rows 0" in text(page, "main")
     assert "fragments" in text(page, "main")
 
 
@@ -489,6 +494,30 @@ def test_a_row_has_neighbors_an_address_and_similar_rows(page):
     assert "fox number 1" in text(page, "#detail")
     page.find_element(By.XPATH, "//button[text()='Similar rows']").click()
     until(page, lambda: rows(page) and text(page, FIRST) == "1")
+
+
+def test_the_panel_continues_on_the_next_page(page):
+    go(page, "rows", limit="3", offset="3")
+    until(page, lambda: len(rows(page)) == 3)
+    rows(page)[2].click()
+    for key, expected in (
+        (Keys.ARROW_RIGHT, "row address 7"),
+        (Keys.ARROW_LEFT, "row address 6"),
+        (Keys.ARROW_LEFT, "row address 5"),
+        (Keys.ARROW_LEFT, "row address 4"),
+        (Keys.ARROW_LEFT, "row address 2"),
+    ):
+        press(page, key)
+        until(page, lambda shown=expected: text(page, "#row-link") == shown)
+    press(page, Keys.ESCAPE)
+
+
+def test_wide_tables_show_their_first_columns(page):
+    go(page, "rows", table="wide.lance")
+    until(page, lambda: "(100 of 120)" in text(page, "#columns"))
+    assert len(page.find_elements(By.CSS_SELECTOR, "main thead th")) == 101
+    go(page, "rows", table="wide.lance", columns='["c119"]')
+    until(page, lambda: "(1 of 120)" in text(page, "#columns"))
 
 
 def test_stable_row_ids_are_shown_and_linked(page):
@@ -670,7 +699,7 @@ def reply(address, path, method="GET", token=True, **headers):
     """Return the status and the text of a reply, asked for without a browser."""
     parts = urlsplit(address)
     if token:
-        headers["Cookie"] = f"lancelet_token={parse_qs(parts.query)['token'][0]}"
+        headers["Cookie"] = f"lancelet_token_{parts.port}={parse_qs(parts.query)['token'][0]}"
     connection = http.client.HTTPConnection(parts.hostname, parts.port)
     try:
         connection.request(method, path, headers=headers)
@@ -685,7 +714,8 @@ def test_requests_need_the_token(address):
     assert reply(address, "/api/list_tables", token=False)[0] == 403
     assert reply(address, "/", token=False)[0] == 403
     assert reply(address, "/?token=guess", token=False)[0] == 403
-    assert reply(address, "/api/list_tables", token=False, Cookie="lancelet_token=x")[0] == 403
+    cookie = f"lancelet_token_{urlsplit(address).port}=x"
+    assert reply(address, "/api/list_tables", token=False, Cookie=cookie)[0] == 403
 
 
 def test_another_name_of_the_host_and_another_origin_are_rejected(address):

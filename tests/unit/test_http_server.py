@@ -258,7 +258,7 @@ def test_the_page_is_opened_by_its_address(tmp_path):
         status, received = ask(server, f"GET /?token={token} HTTP/1.1", Authorization=None)
         assert status == 303
         assert b"SameSite=strict" in received
-        cookie = {"Authorization": None, "Cookie": f"a=b; lancelet_token={token}"}
+        cookie = {"Authorization": None, "Cookie": f"a=b; lancelet_token_{server.port}={token}"}
         assert ask(server, "GET / HTTP/1.1", **cookie)[0] == 200
         assert ask(server, "GET /viewer.js HTTP/1.1", **cookie)[0] == 200
         assert ask(server, "GET /viewer.py HTTP/1.1", **cookie)[0] == 404

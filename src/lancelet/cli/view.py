@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "uri", nargs="?", default=".", help="a table or a folder; by default the current folder"
     )
     add_storage_options(parser)
-    parser.add_argument("--port", type=int, default=0, help="by default a free port")
+    parser.add_argument("--port", type=int, help="by default one that depends on the folder")
     parser.add_argument("--write", action="store_true", help="allow changes from the page")
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address without opening a browser"

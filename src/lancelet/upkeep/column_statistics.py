@@ -13,6 +13,7 @@ column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ class Source(Enum):
     """Where statistics are stored."""
 
     ZONES = "zone statistics"
+    ZONES_WITH_DELETED = "zone statistics, which include deleted rows"
     INDEX = "an index"
 
 
@@ -83,11 +85,24 @@ def column_statistics(
 
 
 def stored_statistics(snapshot: Snapshot, name: str) -> tuple[Source, ColumnStatistics] | None:
-    """Return statistics that require no reads of values, with their source, or None."""
+    """Return statistics that require no reads of values, with their source, or None.
+
+    Those that include deleted rows are returned only if exact ones would require reads.
+    """
     field = snapshot.schema.field_by_path(name)
     source, parts = _stored_parts(snapshot, name, field)
+    if None in parts:
+        source = Source.ZONES_WITH_DELETED
+        parts = [
+            _from_zones(snapshot, each, field, with_deleted=True) for each in snapshot.fragments
+        ]
     known = [part for part in parts if part is not None]
-    return None if None in parts else (source, _summarize(snapshot, name, field, known, None))
+    if len(known) < len(parts):
+        return None
+    found = _summarize(snapshot, name, field, known, None)
+    if source is Source.ZONES_WITH_DELETED:
+        found = replace(found, num_rows=int(snapshot.fragments.physical_rows.sum()))
+    return source, found
 
 
 def fragment_bounds(
@@ -167,9 +182,11 @@ def _stored_parts(
     return Source.ZONES, from_zones
 
 
-def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part | None:
+def _from_zones(
+    snapshot: Snapshot, fragment: Fragment, field: Field, *, with_deleted: bool = False
+) -> _Part | None:
     """Return the exact statistics in the zones of a fragment, or None."""
-    if not field.is_leaf or fragment.deletion_file or fragment.overlays:
+    if not field.is_leaf or fragment.overlays or (fragment.deletion_file and not with_deleted):
         return None
     zones = FragmentReader(snapshot, fragment).zone_statistics(field)
     if zones is None or zones.num_rows != snapshot.physical_rows(fragment):

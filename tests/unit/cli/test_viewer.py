@@ -1,6 +1,8 @@
 """Requests of the page of `lancelet view`, without a browser and a server."""
 
 import json
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -150,6 +152,27 @@ def test_statistics_of_wide_tables_are_those_of_the_first_columns(viewer, monkey
     assert ([each["name"] for each in found["columns"]], found["cut"]) == (NAMES[:2], True)
 
 
+def test_samples_of_large_values_are_small(tmp_path, monkeypatch):
+    monkeypatch.setattr("lancelet.cli.viewer.statistics.SAMPLE_BYTES", 1 << 20)
+    random = np.random.default_rng(1)
+    texts = [random.bytes(2000).hex() for _ in range(600)]
+    table = pa.table({"text": texts, "id": range(600)})
+    lancelet.write_dataset(table, str(tmp_path / "t.lance"))
+    viewer = Viewer(tmp_path, "t.lance")
+    assert 100 <= viewer.get("statistics")["sampled"] < 600
+    assert viewer.get("statistics", filter="id < 50")["sampled"] == 50
+
+
+def test_a_damaged_table_does_not_hide_others(viewer):
+    folder = viewer.shown.root
+    lancelet.write_dataset(pa.table({"x": [1]}), f"{folder}/damaged.lance")
+    for each in Path(folder, "damaged.lance", "_versions").iterdir():
+        each.write_bytes(b"no manifest")
+    damaged, table = viewer.get("overview")["tables"]
+    assert (damaged["name"], table["rows"]) == ("damaged.lance", 4)
+    assert damaged["error"]
+
+
 def test_floats_of_single_precision_have_few_digits(tmp_path):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.1, float("nan")], pa.float32()), 2)
     table = pa.table({"x": pa.array([0.1], pa.float32()), "v": vectors})
@@ -190,7 +213,8 @@ def test_statistics_of_large_tables_are_those_of_zones_and_indices(tmp_path):
     table.delete("key = 1")
     after = {each["name"]: each for each in viewer.get("statistics")["columns"]}
     assert after["key"]["source"] == "an index"
-    assert "source" not in after["id"]
+    assert after["id"]["source"] == "zone statistics, which include deleted rows"
+    assert (after["id"]["min"], after["id"]["max"]) == ("0", str(count - 1))
 
 
 def test_equal_column_names_in_a_result_are_numbered(viewer):
@@ -362,3 +386,21 @@ def test_health_recommends_maintenance(viewer):
     found = viewer.get("health")
     assert [each["step"] for each in found["steps"]] == ["compact"]
     assert found["counts"]["deleted_rows"] == 2
+
+
+def test_a_folder_keeps_its_port_unless_it_is_in_use(tmp_path, monkeypatch):
+    shown = Shown(str(tmp_path))
+    addresses = []
+    monkeypatch.setattr(server.HttpServer, "wait", lambda _: None)
+
+    def nested(address):
+        addresses.append(address)
+        if len(addresses) == 1:
+            server.serve(shown, None, nested)
+
+    server.serve(shown, None, nested)
+    ports = [urlsplit(address).port for address in addresses]
+    assert ports[0] == server.port_of(f"{tmp_path}/../{tmp_path.name}")
+    assert ports[1] != ports[0]
+    with server.server_of(shown)[0] as other, pytest.raises(OSError, match="in use"):
+        server.serve(shown, other.port, nested)

@@ -28,6 +28,7 @@ VALUE_BYTES_MAX: Final = 1 << 28
 _ROW: Final = "_rowid"
 _ADDRESS: Final = "_rowaddr"
 _ROW_MAX: Final = 2**64 - 1
+_BATCH_ROWS: Final = 8192
 _EXPORTS: Final = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
@@ -181,7 +182,9 @@ def _one_row(shown: Shown, request: Mapping[str, str], columns: list[str] | None
 
 def _query(shown: Shown, request: Mapping[str, str], limit: int) -> pa.Table:
     """Return the first rows of a SQL query, with distinct column names."""
-    reader = shown.open(request).sql(text_of(request, "query")).build().to_stream_reader()
+    query = shown.open(request).sql(text_of(request, "query"))
+    # Results are kept, and a slice of a large batch would keep the whole batch.
+    reader = query.batch_size(min(limit, _BATCH_ROWS)).build().to_stream_reader()
     batches: list[pa.RecordBatch] = []
     num_rows = 0
     for batch in reader:

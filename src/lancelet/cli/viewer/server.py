@@ -8,6 +8,8 @@ for the files of the page, exports and binary values.
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -24,6 +26,7 @@ from lancelet.errors import LanceletError
 from lancelet.http_server import HttpServer, Limits, Request, Response
 
 _FILES: Final = Path(__file__).parent / "page"
+_PORTS: Final = range(20_000, 30_000)
 _COOKIE: Final = "lancelet_token"
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _PAGE: Final = (
@@ -87,15 +90,28 @@ def server_of(shown: Shown, port: int = 0, limits: Limits | None = None) -> tupl
     return server, token
 
 
-def serve(shown: Shown, port: int, started: Callable[[str], None]) -> None:
+def serve(shown: Shown, port: int | None, started: Callable[[str], None]) -> None:
     """Serve until interrupted; `started` receives the address with the token.
 
-    Port 0 selects a free port.
+    Port 0 selects a free port. By default, the port depends on the folder, because browsers store
+    settings of a page by port; if it is in use, a free port is selected.
     """
-    server, token = server_of(shown, port)
+    server, token = server_of(shown, port_of(shown.root) if port is None else port)
+    try:
+        server.start()
+    except OSError:
+        if port is not None:
+            raise
+        server, token = server_of(shown)
     with server:
         started(f"{server.uri}/?token={token}")
         server.wait()
+
+
+def port_of(root: str) -> int:
+    """Return the preferred port of a folder."""
+    where = root if "://" in root else os.path.realpath(root)
+    return _PORTS[zlib.crc32(where.encode()) % len(_PORTS)]
 
 
 def answer(shown: Shown, request: Request) -> Response:

@@ -26,6 +26,8 @@ from lancelet.expr.expression import quote_name
 from lancelet.upkeep.column_statistics import stored_statistics
 
 SAMPLE_ROWS: Final = 10_000
+SAMPLE_ROWS_MIN: Final = 100
+SAMPLE_BYTES: Final = 1 << 26
 COLUMNS_MAX: Final = 200
 FRAGMENTS_MAX: Final = 256
 """Zone statistics of more fragments take too many requests."""
@@ -46,18 +48,24 @@ def column_statistics(table: LanceDataset, condition: str | None = None) -> dict
     total = table.count_rows(condition)
     if not names or not total:
         return {"columns": [], "sampled": 0, "rows": total}
-    is_whole = total <= SAMPLE_ROWS
+    size = _sample_rows(table, names)
+    is_whole = total <= size
     if condition is not None or is_whole:
-        sample = table.to_table(columns=names, filter=condition, limit=SAMPLE_ROWS)
+        sample = table.to_table(columns=names, filter=condition, limit=size)
     else:
         # Random distances, because columns can be periodic.
-        steps = np.arange(SAMPLE_ROWS) + np.random.default_rng(0).random(SAMPLE_ROWS)
-        rows = (steps * (total / SAMPLE_ROWS)).astype(np.int64)
+        steps = np.arange(size) + np.random.default_rng(0).random(size)
+        rows = (steps * (total / size)).astype(np.int64)
         sample = table.take(rows.tolist(), columns=names)
     found = [_of_values(name, sample[name].combine_chunks()) for name in names]
     if condition is None and not is_whole:
+        counting = {
+            index.field_names[0]
+            for index in table.describe_indices()
+            if index.index_type.upper() in _COUNTING and index.num_rows_indexed == total
+        }
         for each in found:
-            _use_stored(table, each)
+            _use_stored(table, each, is_counted=each["name"] in counting)
     is_cut = len(fields) > COLUMNS_MAX
     return {"columns": found, "sampled": sample.num_rows, "rows": total, "cut": is_cut}
 
@@ -69,7 +77,19 @@ def is_summarized(data_type: pa.DataType) -> bool:
     return bool(is_text or is_plain or pa.types.is_dictionary(data_type))
 
 
-def _use_stored(table: LanceDataset, found: dict[str, Any]) -> None:
+def _sample_rows(table: LanceDataset, names: list[str]) -> int:
+    """Return the number of rows to read, fewer if their values are large."""
+    snapshot = table.snapshot
+    rows = max(1, int(snapshot.fragments.physical_rows.sum()))
+    size = snapshot.data_bytes
+    if size > SAMPLE_BYTES and len(snapshot.fragments) <= FRAGMENTS_MAX:
+        ids = {int(snapshot.schema.field_by_path(name).id) for name in names}
+        fields = table.stats.data_stats().fields
+        size = sum(field.bytes_on_disk for field in fields if field.id in ids)
+    return min(SAMPLE_ROWS, max(SAMPLE_ROWS_MIN, SAMPLE_BYTES * rows // max(1, size)))
+
+
+def _use_stored(table: LanceDataset, found: dict[str, Any], *, is_counted: bool) -> None:
     """Replace nulls, bounds and counts of a sample by those that are stored for all rows."""
     snapshot, name = table.snapshot, found["name"]
     if len(snapshot.fragments) <= FRAGMENTS_MAX:
@@ -80,12 +100,7 @@ def _use_stored(table: LanceDataset, found: dict[str, Any]) -> None:
                 found |= {"source": source.value, "nulls": exact.null_count / exact.num_rows}
                 if exact.minimum is not None:
                     found |= {"min": _short(exact.minimum), "max": _short(exact.maximum)}
-    kinds = {
-        index.index_type.upper()
-        for index in table.describe_indices()
-        if index.field_names == [name] and index.num_rows_indexed == snapshot.num_rows
-    }
-    if "top" in found and not kinds.isdisjoint(_COUNTING):
+    if "top" in found and is_counted:
         for each in found["top"]:
             if each["filter"] is not None:
                 each["count"] = table.count_rows(each["filter"])

@@ -21,13 +21,13 @@ from lancelet.cli.table_arguments import open_version
 from lancelet.cli.versions import committed_at
 from lancelet.cli.viewer.cells import is_vector
 from lancelet.dataset import LanceDataset
-from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.errors import InvalidInputError, LanceletError, NotFoundError, UnsupportedError
 from lancelet.expr.expression import quote_name
 from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.values import dataclass
 
 TABLES_MAX: Final = 200
-RESULTS_MAX: Final = 8
+RESULTS_MAX: Final = 4
 RESULT_BYTES_MAX: Final = 1 << 26
 _FILTER_TEXT: Final = (
     "AND OR NOT IN IS NULL LIKE BETWEEN TRUE FALSE CAST DATE TIMESTAMP CASE WHEN THEN ELSE END"
@@ -106,20 +106,22 @@ def list_tables(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
 
 def overview(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
     """Return the number of rows, the size and the version of each table."""
-    found = []
-    for name in shown.names()[:TABLES_MAX]:
+    return {"tables": [_facts(shown, name) for name in shown.names()[:TABLES_MAX]]}
+
+
+def _facts(shown: Shown, name: str) -> dict[str, Any]:
+    try:
         snapshot = shown.open({"table": name}).snapshot
-        found.append(
-            {
-                "name": name,
-                "rows": snapshot.num_rows,
-                "columns": len(snapshot.schema.fields),
-                "bytes": snapshot.data_bytes,
-                "version": snapshot.version,
-                "committed": committed_at(snapshot),
-            }
-        )
-    return {"tables": found}
+        return {
+            "name": name,
+            "rows": snapshot.num_rows,
+            "columns": len(snapshot.schema.fields),
+            "bytes": snapshot.data_bytes,
+            "version": snapshot.version,
+            "committed": committed_at(snapshot),
+        }
+    except LanceletError as error:  # a damaged table must not hide the others
+        return {"name": name, "error": str(error)}
 
 
 def describe(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:

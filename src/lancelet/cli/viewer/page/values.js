@@ -74,6 +74,9 @@ function fullValue(cell, column, row) {
   return [line, body, all ?? (hidden && `… ${hidden}`), save];
 }
 
+// Rows of a view with pages have a neighbor on the next page.
+const hasRow = (found, index) => found.rows[index] !== undefined || (found.turn !== undefined && found.start + index >= 0 && found.start + index < found.total);
+
 // The contents of a row. `step` opens a neighbor.
 export function rowContents(found, index, step = null) {
   const row = rowArguments(found, index);
@@ -82,7 +85,7 @@ export function rowContents(found, index, step = null) {
     // The text is copied as it is, because numbers of JavaScript lose large integers.
     try { await navigator.clipboard.writeText(await fetched(api("row", row))); status.textContent = "Copied"; } catch (error) { status.textContent = error.message; }
   };
-  const button = (id, by, label) => element("button", { id, type: "button", disabled: !found.rows[index + by], onclick: () => step(index + by) }, label);
+  const button = (id, by, label) => element("button", { id, type: "button", disabled: !hasRow(found, index + by), onclick: () => step(index + by) }, label);
   return [
     element("div", { class: "pager" }, step && [button("previous-row", -1, "Previous row"), button("next-row", 1, "Next row")],
       element("button", { type: "button", id: "copy", disabled: row.result === "", onclick: copy }, "Copy as JSON"),
@@ -99,11 +102,17 @@ export function rowContents(found, index, step = null) {
 
 export function openPanel(found, index) {
   const focused = document.activeElement?.id;
-  const step = (to) => openPanel(found, to);
+  const step = async (to) => {
+    if (found.rows[to]) return openPanel(found, to);
+    try {
+      const next = await found.turn(found.start + to);
+      openPanel(next, found.start + to - next.start);
+    } catch (error) { $("detail").replaceChildren(failed(error)); }
+  };
   $("detail").replaceChildren(...rowContents(found, index, step));
   $("details").onkeydown = (event) => {
     const to = index + ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0);
-    if (to !== index && found.rows[to] && !["AUDIO", "VIDEO"].includes(event.target.tagName)) step(to);
+    if (to !== index && hasRow(found, to) && !["AUDIO", "VIDEO"].includes(event.target.tagName)) step(to);
   };
   if (!$("details").open) $("details").showModal();
   const again = $(focused);
@@ -141,7 +150,8 @@ export function grid(found, { sort = null, given = {} } = {}) {
 }
 
 export function plain(columns, rows) {
-  const head = columns.map((name) => element("th", { scope: "col" }, name));
+  const isNumber = (index) => rows.length && rows.every((row) => typeof row[index] === "number");
+  const head = columns.map((name, index) => element("th", { scope: "col", class: isNumber(index) ? "number" : null }, name));
   const body = rows.map((row) => element("tr", {}, row.map((value) => value instanceof Node
     ? element("td", {}, value)
     : element("td", { class: typeof value === "number" ? "number" : null }, typeof value === "number" ? number(value) : value ?? ""))));
@@ -151,10 +161,10 @@ export function plain(columns, rows) {
 // Changed rows of two versions: updated cells show the value before and after.
 export function changedRows(found) {
   const marks = { insert: ["+", "added"], delete: ["−", "removed"], update: ["~", "changed"] };
-  const head = ["", "row id", ...found.columns].map((name) => element("th", { scope: "col" }, name));
+  const head = ["", rowLabel(), ...found.columns].map((name) => element("th", { scope: "col" }, name));
   const body = found.changes.map((change) => {
     const [mark, label] = marks[change.kind];
-    return element("tr", { class: label }, element("td", { title: label, "aria-label": label }, mark), element("td", { class: "id" }, change.id),
+    return element("tr", { class: label }, element("td", { title: label, "aria-label": label }, mark), element("td", { class: "id" }, element("a", { href: hash("row", { row: change.id, at: change.kind === "delete" ? found.begin : found.end }), tabindex: -1 }, change.id)),
       change.cells.map((cell, at) => {
         const after = shown(cell, found.columns[at], null);
         if (!change.changed[at]) return after;

@@ -7,6 +7,7 @@ import { completing, roving } from "./widgets.js";
 // Discard responses that arrive after another view was selected: `generation` counts selections,
 // and each view has a `show` function bound to its generation.
 let generation = 0;
+const COLUMNS_MAX = 100;
 
 function painter(view) {
   const own = ++generation;
@@ -43,11 +44,17 @@ function choice(label, name, options, chosen) {
   })));
 }
 
+// Without a choice, the first columns of wide tables are shown.
+function withColumns(given) {
+  const names = state.about.columns.map((column) => column.name);
+  return given.columns || names.length <= COLUMNS_MAX ? given : { ...given, columns: JSON.stringify(names.slice(0, COLUMNS_MAX)) };
+}
+
 function columnChooser(view, given) {
   const names = state.about.columns.map((column) => column.name);
-  const chosen = new Set(given.columns ? JSON.parse(given.columns) : names);
+  const chosen = new Set(JSON.parse(withColumns(given).columns ?? JSON.stringify(names)));
   const { columns, ...others } = given;
-  const apply = () => go(view, chosen.size === names.length || !chosen.size ? others : { ...others, columns: JSON.stringify(names.filter((name) => chosen.has(name))) });
+  const apply = () => go(view, (chosen.size === names.length && names.length <= COLUMNS_MAX) || !chosen.size ? others : { ...others, columns: JSON.stringify(names.filter((name) => chosen.has(name))) });
   return element("details", { id: "columns" }, element("summary", {}, `Columns (${chosen.size} of ${names.length})`),
     names.map((name) => element("label", { class: "choice" },
       element("input", { type: "checkbox", value: name, checked: chosen.has(name), onchange: (event) => { if (event.target.checked) chosen.add(name); else chosen.delete(name); } }), name)),
@@ -66,6 +73,11 @@ function bars(values, open) {
   return roving(element("div", { class: "bars", role: "group", "aria-label": "Histogram" }, values.map(each)));
 }
 
+function factsOf(values) {
+  const text = (name, value) => name.endsWith("bytes") && typeof value === "number" ? bytes(value) : value !== null && typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value);
+  return element("div", { class: "facts" }, plain(["statistic", "value"], Object.entries(values).map(([name, value]) => [name.replaceAll("_", " "), text(name, value)])));
+}
+
 // Views
 
 const views = {
@@ -73,7 +85,7 @@ const views = {
     const { tables } = await request("overview");
     const open = (name) => element("button", { type: "button", onclick: () => { state.at = ""; go("rows", { t: name }); } }, name);
     show(plain(["table", "rows", "columns", "size", "version", "committed"],
-      tables.map((each) => [open(each.name), each.rows, each.columns, bytes(each.bytes), each.version, moment(each.committed)])));
+      tables.map((each) => each.error ? [open(each.name), failed(new Error(each.error))] : [open(each.name), each.rows, each.columns, bytes(each.bytes), each.version, moment(each.committed)])));
   },
 
   async statistics(show, given) {
@@ -118,14 +130,17 @@ const views = {
       filterField(given), element("label", { class: "optional" }, "Rows", element("input", { name: "limit", value: given.limit ?? 50, type: "number", min: 1, max: 500 })), element("button", {}, "Show"));
     show(form, faint("Loading …"));
     try {
-      const found = await request("rows", given);
+      const read = (start) => request("rows", withColumns({ ...given, offset: start }));
+      const found = await read(offset);
+      // The panel of a row continues on other pages.
+      const page = (start, rows) => Object.assign(rows, { start, turn: async (at) => { const next = Math.max(0, at < start ? start - limit : start + limit); return page(next, await read(next)); } });
       const to = (start, label, sign, isPossible) => element("button", { type: "button", "aria-label": label, title: label, disabled: !isPossible, onclick: () => go("rows", { ...given, offset: Math.max(0, start) }) }, sign);
       const hasMore = offset + limit < found.total;
       const pager = element("div", { class: "pager" },
         to(0, "First page", "«", offset > 0), to(offset - limit, "Previous page", "‹", offset > 0),
         element("span", { role: "status", id: "where" }, found.total ? `${number(offset + 1)} to ${number(offset + found.rows.length)} of ${number(found.total)}` : "no rows"),
         to(offset + limit, "Next page", "›", hasMore), to(found.total - limit, "Last page", "»", hasMore), columnChooser("rows", given));
-      show(form, pager, grid(found, { given, sort: (order) => go("rows", { ...kept, ...order }) }), exports(given));
+      show(form, pager, grid(page(offset, found), { given, sort: (order) => go("rows", { ...kept, ...order }) }), exports(given));
     } catch (error) { show(form, failed(error)); }
   },
 
@@ -205,7 +220,7 @@ const views = {
       return element("section", {}, element("h2", {}, `${index.name}: ${index.type} on ${index.columns.join(", ")}`),
         element("p", {}, `${number(index.indexed_rows)} indexed rows, ${number(index.other_rows)} unindexed rows, ${index.segments} segments, ${bytes(index.bytes ?? 0)}`),
         index.is_vector ? measure : null, out,
-        element("details", {}, element("summary", {}, "Statistics"), element("pre", {}, JSON.stringify(index.statistics, null, 2))));
+        element("details", {}, element("summary", {}, "Statistics"), factsOf(index.statistics)));
     }));
   },
 
@@ -234,7 +249,7 @@ const views = {
         ? plain(["step", "index", "reason", "reads"], steps.map((each) => [each.step, each.index, each.reason, bytes(each.bytes)]))
         : element("p", { class: "good" }, "None."),
       element("h2", {}, "Latest version"),
-      plain(["statistic", "value"], Object.entries(counts).filter(([, value]) => value).map(([name, value]) => [name.replaceAll("_", " "), name.endsWith("bytes") ? bytes(value) : value])));
+      factsOf(counts));
     } catch (error) { show(form, failed(error)); }
   },
 
@@ -281,7 +296,6 @@ function compared(found) {
 async function describe() {
   const about = state.about = await request("describe");
   $("summary").textContent = `version ${about.version}, ${number(about.rows)} rows, ${about.columns.length} columns, ${about.fragments} fragments, ${bytes(about.bytes)}`;
-  document.title = `${state.table} · lancelet`;
 }
 
 async function route() {
@@ -296,7 +310,8 @@ async function route() {
   });
   const show = painter(view);
   try {
-    if (!state.about || t !== state.about.table || at !== state.about.at) {
+    if (view === "tables") document.title = "lancelet";
+    else if (!state.about || t !== state.about.table || at !== state.about.at) {
       Object.assign(state, { table: t, at, about: null });
       $("tables").value = t;
       $("at").value = at;
@@ -304,12 +319,13 @@ async function route() {
       await describe();
       Object.assign(state.about, { table: t, at });
     }
+    if (view !== "tables") document.title = `${state.table} · lancelet`;
     await views[view](show, given);
   } catch (error) { show(failed(error)); }
 }
 
 async function start() {
-  const names = { rows: "Rows", tables: "Tables", statistics: "Statistics", sql: "SQL", search: "Search", schema: "Schema", versions: "Versions", pages: "Encodings", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
+  const names = { tables: "Tables", rows: "Rows", statistics: "Statistics", sql: "SQL", search: "Search", schema: "Schema", versions: "Versions", pages: "Encodings", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
   $("views").append(...Object.entries(names).map(([view, label]) => element("button", { type: "button", role: "tab", id: `view-${view}`, onclick: () => go(view) }, label)));
   roving($("views"));
   $("close").addEventListener("click", () => $("details").close());
@@ -326,6 +342,7 @@ async function start() {
     $("tables").replaceChildren(...found.tables.map((name) => element("option", {}, name)));
     if (!found.tables.length) return painter("")(element("p", {}, `No tables in ${found.root}.`));
     state.table = found.tables[0];
+    if (!location.hash && found.tables.length > 1) history.replaceState(null, "", hash("tables"));
     addEventListener("hashchange", route);
     await route();
   } catch (error) { painter("")(failed(error)); }
