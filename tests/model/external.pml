@@ -10,7 +10,8 @@
      25  writers that race lose and double nothing                              `told_rightly`
      27  any reader finishes what a dead writer began                           `reader`
 
-   With -DWITHOUT_... a part is left out, and a property must fail: see test_model.py. */
+   With -DTRACES only executions of the real code are possible, as in commits.pml; with
+   -DWITHOUT_... a part is left out, and a property must fail: see test_model.py. */
 
 #ifndef COMMITS
 #define COMMITS 2           /* of each of two writers */
@@ -20,6 +21,20 @@
 #ifndef LOSSES
 #define LOSSES 1
 #endif
+
+#ifdef TRACES
+#include "traces.h"
+#define SAYS(who, what, number) (trace_at < trace_end && steps[trace_at] == (who) * 1000 + (what) * 100 + (number))
+#define STEP trace_at++
+#else
+#define SAYS(who, what, number) true
+#define STEP skip
+#endif
+#define RECORDED 1
+#define TAKEN 2
+#define COPY 3
+#define UPDATE 4
+#define UNSTAGE 5
 
 byte record[V];             /* whose manifest a number has; 0 if none is recorded */
 bool is_final[V];           /* whether the record has the final name */
@@ -38,17 +53,20 @@ inline latest(found) {
 }
 
 /* What is left of a recorded commit, by anybody; each request is a step. */
-inline finish(number) {
-    if
-    :: staged[record[number]] == number -> file[number] = record[number]   /* copy */
-    :: else -> skip                     /* another did it all, and the name is there */
-    fi;
+inline finish(me, number) {
+    atomic {
+        SAYS(me, COPY, number) -> STEP;
+        if
+        :: staged[record[number]] == number -> file[number] = record[number]
+        :: else -> skip                 /* another did it all, and the name is there */
+        fi
+    };
     assert(file[number] != 0);
-    is_final[number] = true;
+    atomic { SAYS(me, UPDATE, number) -> STEP; is_final[number] = true };
 #ifdef WITHOUT_COPY
     file[number] = 0;
 #endif
-    staged[record[number]] = 0
+    atomic { SAYS(me, UNSTAGE, number) -> STEP; staged[record[number]] = 0 }
 }
 
 inline told_rightly(who, is_done) {
@@ -66,13 +84,20 @@ inline told_rightly(who, is_done) {
 }
 
 proctype writer(byte first) {
-    byte id = first, number, times, at;
-    bool is_lost;
+    byte id = first, number, times, at, me = (first == 1 -> 1 : 2);
+    bool is_lost, is_begun;
     do
     :: id < first + COMMITS ->
-        latest(number);
-        number++;
 again:
+        /* whoever finds the latest version in the database finishes its commit; one may also find
+           it by its final name */
+        atomic { latest(number); is_begun = !is_final[number] };
+        if
+        :: is_begun -> finish(me, number)
+        :: is_begun && file[number] != 0 -> skip
+        :: !is_begun -> skip
+        fi;
+        number++;
         if
         :: number >= V -> break
         :: else -> skip
@@ -85,8 +110,9 @@ again:
 #ifdef WITHOUT_CONDITION
         :: record[number] = id
 #else
-        :: atomic { record[number] == 0 -> record[number] = id; is_final[number] = false }
-        :: atomic { record[number] != 0 && record[number] != id -> skip }
+        :: atomic { record[number] == 0 && SAYS(me, RECORDED, number) -> STEP;
+             record[number] = id; is_final[number] = false }
+        :: atomic { record[number] != 0 && record[number] != id && SAYS(me, TAKEN, number) -> STEP }
 #endif
         :: atomic { losses < LOSSES -> losses++; is_lost = true;    /* done, without a reply */
              if
@@ -98,12 +124,11 @@ again:
         if
         :: is_lost && record[number] == 0 -> staged[id] = 0; goto again    /* looked up */
         :: record[number] == id ->
-            finish(number);
+            finish(me, number);
             told_rightly(id, true);
             id++
         :: record[number] != 0 && record[number] != id ->
-            staged[id] = 0;
-            number++;
+            atomic { SAYS(me, UNSTAGE, number) -> STEP; staged[id] = 0 };
             goto again
         fi
     :: id < first + COMMITS -> break    /* dies, or gives up before it tries */
@@ -112,7 +137,7 @@ again:
 }
 
 proctype reader() {
-    byte number, seen, whose;
+    byte number, seen, whose, me = 3;
     byte rounds;
     do
     :: rounds < 2 ->
@@ -121,7 +146,7 @@ proctype reader() {
         seen = number;
         whose = record[number];
         if
-        :: !is_final[number] -> finish(number)
+        :: !is_final[number] -> finish(me, number)
         :: else -> skip
         fi;
         assert(file[number] == whose);
@@ -135,8 +160,15 @@ init {
         record[1] = IDS - 1;
         is_final[1] = true;
         file[1] = IDS - 1;
+#ifdef TRACES
+        select_trace();
+#endif
         run writer(1);
         run writer(1 + COMMITS);
         run reader()
     }
+#ifdef TRACES
+    (trace_at == trace_end);
+    c_code { printf("accepted %d\n", now.trace_number); }
+#endif
 }

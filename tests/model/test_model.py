@@ -82,16 +82,64 @@ def test_executions_of_the_code_are_executions_of_the_model(tmp_path, request) -
 def test_executions_of_tags_and_cleanups_are_executions_of_the_model(tmp_path, request) -> None:
     traces = executions_of_tags()
     assert len(traces) >= 8
-    assert accepted(tmp_path, request, traces) == traces
+    assert accepted(tmp_path, request, traces, "-DOF_TAGS", "-DN=9") == traces
     # A cleanup that has seen the hold does not delete the version, nor is there a tag of one.
     wrong = [(1601, 2200, 2401, 1701, 1801), (2200, 2401, 1601, 1701, 1801)]
-    assert accepted(tmp_path, request, wrong) == []
+    assert accepted(tmp_path, request, wrong, "-DOF_TAGS", "-DN=9") == []
 
 
-def accepted(tmp_path, request, traces):
-    """Return the traces of tags and cleanups that the model allows."""
+RECORDED, _, COPY, UPDATE, UNSTAGE = range(1, 6)
+
+
+def test_executions_of_an_external_store_are_executions_of_the_model(tmp_path, request) -> None:
+    traces = executions_of_external_stores()
+    assert len(traces) > 20
+    options = ("-DCOMMITS=1", "-DLOSSES=0")
+    assert accepted(tmp_path, request, traces, *options, model="external.pml") == traces
+    # A version is recorded once, and a manifest is not unstaged before its copy is recorded.
+    wrong = [(1102, 2102), (1102, 1302, 1502, 1402)]
+    assert accepted(tmp_path, request, wrong, *options, model="external.pml") == []
+
+
+def executions_of_external_stores():
+    """The visible steps of two writers of an external store, and of a writer and a reader."""
+    found = set()
+
+    def keep(cast, events) -> None:
+        found.add(tuple(filter(None, map(step_of_external_store, events))))
+
+    stage = casts.Stage.built()
+    for who, numbers in (("ab", "12"), ("ar", "13")):
+        scene = casts.an_external_store(stage, who)
+
+        def keep_numbered(cast, events, numbers=numbers) -> None:
+            keep(cast, [each._replace(actor=numbers[int(each.actor[-1])]) for each in events])
+
+        Explorer(stage.stored, scene, on_execution=keep_numbered).run()
+    return sorted(found)
+
+
+def step_of_external_store(event):
+    """A request as the model says it, where versions count from the third of the real table."""
+    who, (folder, _, name) = 1000 * int(event.actor), event.path.rpartition("/")
+    if folder.startswith("database"):
+        if event.operation == "put":
+            return who + 100 * UPDATE + int(name) - 2
+        if event.operation == "put_if_absent":
+            kind = TAKEN if event.outcome == "AlreadyExistsError" else RECORDED
+            return who + 100 * kind + int(name) - 2
+        return None
+    found = parse_manifest_name(name) if folder.endswith("_versions") else None
+    if found is None:
+        return None
+    kind = {"copy": COPY, "delete": UNSTAGE}.get(event.operation)
+    return None if kind is None else who + 100 * kind + found.version - 2
+
+
+def accepted(tmp_path, request, traces, *defines, model="commits.pml"):
+    """Return the traces that the model allows."""
     (tmp_path / "traces.h").write_text(header(traces))
-    said = check_model(tmp_path, request, "-DTRACES", "-DOF_TAGS", "-DN=9")
+    said = check_model(tmp_path, request, "-DTRACES", *defines, model=model)
     assert "errors: 0" in said, said
     numbers = {int(line.split()[1]) for line in said.splitlines() if line.startswith("accepted")}
     return [trace for number, trace in enumerate(traces) if number in numbers]
