@@ -383,6 +383,8 @@ def update_columns_of_structs(env):
     made = env.spark.sql("SELECT 1L AS id, named_struct('a', 1, 'b', 'x') AS s")
     made.write.format(FORMAT).mode("append").save(path)
     DeltaTable.forPath(env.spark, path).update(set={"s.a": "s.a + 1"})
+    with pytest.raises(Exception, match="by SQL text"):
+        DeltaTable.forPath(env.spark, path).update(set={"s.a": F.col("s.a") + 1})
     assert rows(path) == {1: ({"a": 2, "b": "x"},)}
 
 
@@ -783,9 +785,9 @@ def vacuum_old_versions(env):
     assert len(lance.dataset(path).versions()) == 2
     with pytest.raises(Exception, match="RETAIN 1 VERSIONS"):
         env.sql(f"VACUUM lance.`{path}` RETAIN 0 HOURS")
+    assert env.sql(f"VACUUM lance.`{path}` RETAIN 0 HOURS DRY RUN").count()
     env.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
-        assert env.sql(f"VACUUM lance.`{path}` RETAIN 0 HOURS DRY RUN").count()
         env.sql(f"VACUUM lance.`{path}` RETAIN 0 HOURS")
     finally:
         env.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")

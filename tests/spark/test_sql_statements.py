@@ -17,6 +17,7 @@ from lancelet.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LanceletError,
+    SchemaMismatchError,
     UnsupportedError,
 )
 from lancelet.spark import merging
@@ -543,6 +544,7 @@ MISTAKES = [
     ("DESCRIBE lance.`/nowhere.lance`", "lance.`"),
     ("OPTIMIZE lance.`/nowhere.lance`", "lance.`"),
     ("OPTIMIZE <t> ZORDER BY (id)", "ZORDER"),
+    ("OPTIMIZE <t> WITH (target_rows = 1)", "target_rows"),
     ("UPDATE <t> SET n = nope(3)", "nope"),
     ("UPDATE <t> SET n = nope WHERE id = 1", "nope"),
     ("UPDATE <t> SET n = n +", None),
@@ -562,7 +564,7 @@ MISTAKES = [
     ("CREATE TABLE <new> (id BIGINT) PARTITIONED BY (id)", "PARTITIONED BY"),
     ("CREATE TABLE <new> (id BIGINT) USING lance CLUSTER BY (id)", "CLUSTER BY"),
     ("CREATE TABLE <new> (id BIGINT) LOCATION '/data/t'", "LOCATION"),
-    ("VACUUM <t> RETAIN 0 DAYS", "0 DAYS"),
+    ("VACUUM <t> RETAIN 0 DAYS", "RETAIN"),
     ("CACHE TABLE <t>", None),
 ]
 
@@ -601,6 +603,22 @@ def test_a_column_may_be_named_end(run, path):
     found = sorted(run("SELECT id, end, n FROM <t>"))
     assert found == [(1, 9, 16), (2, None, 2)]
     assert run("SELECT id IS DISTINCT FROM t.end FROM <t> t ORDER BY id") == [(True,), (True,)]
+
+
+def test_names_are_compared_as_the_session_says(run, table, spark):
+    other = spark.createDataFrame([(100, 5)], "ID long, N int")
+    run("INSERT INTO <t> (ID, N) VALUES (99, 5)")
+    ls.write(other, table, mode="append")
+    assert {row for row in rows_of(table) if row >= 99} == {99, 100}
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(StatementError, match="no column `ID`"):
+            run("INSERT INTO <t> (ID, n) VALUES (99, 5)")
+        with pytest.raises(SchemaMismatchError, match="`ID` is not in the table"):
+            ls.write(other, table, mode="append")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert lance.dataset(table).version == 3
 
 
 def test_tables_and_names_of_queries_come_before_changes(run, table):

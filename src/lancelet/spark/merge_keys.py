@@ -47,7 +47,7 @@ class SmallSource:
         fields = [each for each in snapshot.schema.fields if each.name in names]
         if not fields or estimate_bytes(snapshot, fields=fields) < TABLE_BYTES_MIN:
             return None
-        if not is_plain(frame.schema):
+        if not is_plain(frame.schema) or len(set(frame.columns)) < len(frame.columns):
             return None
         rows = frame.limit(ROWS_MAX + 1).toArrow()
         if rows.num_rows > ROWS_MAX or rows.nbytes > _BYTES_MAX:

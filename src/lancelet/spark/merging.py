@@ -61,7 +61,7 @@ from lancelet.spark.merge_tasks import (
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.running import Running, begin
 from lancelet.spark.scanning import scan_version
-from lancelet.spark.write_schema import schema_for_table, target_schema
+from lancelet.spark.write_schema import refuse_blobs, schema_for_table, target_schema
 from lancelet.spark.writing import Once
 from lancelet.table.snapshot import Snapshot
 from lancelet.table.watermark import BatchWatermark
@@ -457,7 +457,16 @@ def update_matching(
     def changed(snapshot: Snapshot) -> DataFrame:
         schema = target_schema(snapshot)
         columns = schema.fieldNames()
-        rows = scan_version(session, table, snapshot, columns=[*columns, "_rowaddr"])
+        for name in values or {}:
+            if name not in columns:
+                raise FieldNotFoundError(
+                    "the table has no such column; fields of structs are set by SQL text, or by a "
+                    f"struct of all fields{similar_names(name, columns)}",
+                    column=name,
+                )
+        refuse_blobs(snapshot, values)
+        read = _used(columns, condition) if values is None else columns
+        rows = scan_version(session, table, snapshot, columns=[*read, "_rowaddr"])
         found = rows.withColumnRenamed("_rowaddr", ADDRESS).alias(alias)
         if condition is not None:
             found = found.where(column_of(condition))
@@ -480,6 +489,14 @@ def update_matching(
         return made.select(ACTION, ADDRESS, *fitted)
 
     return change_rows(job, table, changed)
+
+
+def _used(columns: Sequence[str], condition: Expression | None) -> Sequence[str]:
+    """Return the columns whose names occur in a condition, or all if it may refer to others."""
+    text = str(condition).lower()
+    if "*" in text or "..." in text:
+        return columns
+    return [] if condition is None else [each for each in columns if each.lower() in text]
 
 
 def column_of(expression: Expression) -> Column:

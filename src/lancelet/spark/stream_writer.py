@@ -76,6 +76,12 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     ) -> LanceStreamWriter:
         """Determine the fields to write and the id of the stream."""
         settings = WriteSettings.parse_stream(options)
+        if settings.replace_where is not None:
+            raise InvalidInputError(
+                "a stream does not replace rows by a condition; call lancelet.spark.write with "
+                "mode='replace' in foreachBatch",
+                replace_where=settings.replace_where,
+            )
         if overwrite and settings.upsert_on:
             raise InvalidInputError("a stream in complete mode replaces all rows; omit upsert_on")
         latest = latest_of(settings.table)

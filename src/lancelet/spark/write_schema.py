@@ -19,7 +19,12 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from lancelet.change.fit import check_new_schema
-from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_names
+from lancelet.errors import (
+    InvalidInputError,
+    SchemaMismatchError,
+    UnsupportedError,
+    similar_names,
+)
 from lancelet.format.blob_values import BlobType
 from lancelet.format.extension import BLOB_V2
 from lancelet.format.field import BLOB_KEY
@@ -138,6 +143,16 @@ def _differences(
             yield (
                 f"`{name}` should have type {expected.simpleString()} but is {given.simpleString()}"
             )
+
+
+def refuse_blobs(snapshot: Snapshot, values: Mapping[str, Any] | None) -> None:
+    """Raise if rows with blobs would be rewritten without new blobs; None sets all columns."""
+    blobs = [each.name for each in snapshot.schema.fields if each.is_blob]
+    unchanged = [] if values is None else [each for each in blobs if each not in values]
+    if unchanged:
+        raise UnsupportedError(
+            "rows with blobs can only be updated if the statement sets them too", columns=unchanged
+        )
 
 
 def brought_field(field: pa.Field, brought: spark.DataType | None = None) -> pa.Field:

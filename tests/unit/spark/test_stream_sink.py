@@ -172,6 +172,19 @@ def test_rows_that_do_not_fit_are_rejected_before_any_task(stream):
         stream.writer(pa.schema([("id", pa.string())]))
 
 
+def test_new_columns_of_a_stream_are_added_with_merge_schema(tmp_path):
+    stream = Stream(tmp_path, mergeSchema="true")
+    stream.send(0, rows(1))
+    stream.send(1, rows(2).append_column("n", [[7]]))
+    found = lance.dataset(stream.uri).to_table().to_pylist()
+    assert sorted(row["n"] is None for row in found) == [False, True]
+
+
+def test_a_stream_does_not_replace_rows_by_a_condition(tmp_path):
+    with pytest.raises(InvalidInputError, match="foreachBatch"):
+        Stream(tmp_path, replaceWhere="id > 1").writer(rows(1).schema)
+
+
 def test_the_transaction_records_its_batch(stream):
     stream.send(3, rows(1))
     import lancelet

@@ -17,7 +17,6 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
-from lancelet.errors import UnsupportedError
 from lancelet.spark import change
 from lancelet.spark.frames import literal, quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
@@ -30,7 +29,7 @@ from lancelet.spark.sql.query import plan_query
 from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, edited
 from lancelet.spark.sql.target import TARGET, Target, counts, exact_filter
-from lancelet.spark.write_schema import target_schema
+from lancelet.spark.write_schema import refuse_blobs, target_schema
 from lancelet.spark.writing import write
 from lancelet.table.snapshot import Snapshot
 
@@ -162,7 +161,7 @@ def update(session: Session, parser: StatementParser) -> DataFrame | None:
 
     def changed(snapshot: Snapshot) -> DataFrame:
         columns = target_schema(snapshot)
-        refuse_blobs(snapshot, columns, values)
+        refuse_blobs(snapshot, values)
         shown = [
             f"({values[name]}) AS {quoted(name)}"
             if name in values
@@ -254,17 +253,3 @@ def alias_of(parser: StatementParser, reference: Reference, stop: tuple[str, ...
     if has_as or (parser.token is not None and not parser.at(*stop)):
         return parser.name("a name")
     return reference.own
-
-
-def refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, str] | None) -> None:
-    """Raise if rows with blobs would be rewritten without new blobs."""
-    unchanged = (
-        [] if values is None else [each for each in schema.fieldNames() if each not in values]
-    )
-    blobs = [
-        each.name for each in snapshot.schema.fields if each.is_blob and each.name in unchanged
-    ]
-    if blobs:
-        raise UnsupportedError(
-            "rows with blobs can only be updated if the statement sets them too", columns=blobs
-        )

@@ -30,7 +30,6 @@ from lancelet.spark.sql.analysis import parts
 from lancelet.spark.sql.changes import (
     alias_of,
     assignments,
-    refuse_blobs,
     value_text,
     without_alias,
 )
@@ -39,7 +38,7 @@ from lancelet.spark.sql.query import Plan, plan_query
 from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.source import Source, edited, parse_query
 from lancelet.spark.sql.target import TARGET, Target, counted
-from lancelet.spark.write_schema import target_schema
+from lancelet.spark.write_schema import refuse_blobs, target_schema
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -358,7 +357,7 @@ class _Merge:
         schema = target_schema(snapshot)
         for clause in self.clauses:
             if clause.action is Action.UPDATE:
-                refuse_blobs(snapshot, schema, clause.values)
+                refuse_blobs(snapshot, clause.values)
         source, alias = quoted(self.source_alias), quoted(self.alias)
         is_source = f"{source}.{_SOURCE_MARKER} IS NOT NULL"
         is_target = f"{alias}._rowaddr IS NOT NULL"

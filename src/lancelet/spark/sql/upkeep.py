@@ -10,11 +10,13 @@ For example:
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from lancelet.errors import similar_names
 from lancelet.scan.execute import count_rows
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions
@@ -24,6 +26,7 @@ from lancelet.spark.sql.names import Reference, read_options, time_text
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.target import Target, empty_result, exact_filter
+from lancelet.upkeep.compact.options import CompactionOptions
 
 _CHECK: Final = "spark.lancelet.retentionDurationCheck.enabled"
 _UNITS: Final = {"HOUR": "hours", "DAY": "days", "WEEK": "weeks", "MINUTE": "minutes"}
@@ -52,6 +55,12 @@ def optimize(session: Session, parser: StatementParser) -> DataFrame | None:
     if parser.at("ZORDER"):
         parser.fail("rows are not sorted; use an index: CREATE INDEX name ON table (column)")
     parser.end()
+    valid = sorted(each.name for each in fields(CompactionOptions))
+    for name in options.keys() - set(valid):
+        start = max(parser.source.text.lower().rfind(name), 0)
+        parser.source.fail(
+            f"unknown option `{name}`{similar_names(name, valid)}", start, expected=valid
+        )
     done = change.compact(target.table.uri, options=options, **target.running)
     row = (
         done.version,
@@ -86,6 +95,7 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
         return None
     target = Target.of(session, parser, reference)
     older_than, versions = None, None
+    start = parser.position
     if parser.take("RETAIN"):
         amount = parser.whole("a retention period or a number of versions")
         if parser.take("VERSIONS") or parser.take("VERSION"):
@@ -96,13 +106,6 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
                 parser.number -= 1
                 parser.fail("expected HOURS, DAYS or VERSIONS")
             older_than = timedelta(**{_UNITS[unit]: amount})
-            if not amount and _is_retention_checked(session):
-                parser.source.fail(
-                    "a retention period of 0 deletes versions that running queries and streams "
-                    "may still read; use RETAIN 1 VERSIONS to keep only the latest version, or "
-                    f"set {_CHECK} to false",
-                    parser.source.tokens[parser.number - 2].start,
-                )
     is_dry = parser.take("DRY", "RUN")
     parser.end()
     if is_dry:
@@ -117,6 +120,13 @@ def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
         )
         rows = [(each.path, each.size_bytes) for each in plan.candidate_files]
         return session.spark.createDataFrame(rows, "path string, bytes long")
+    if older_than == timedelta(0) and _is_retention_checked(session):
+        parser.source.fail(
+            "a retention period of 0 deletes versions that running queries and streams may still "
+            "read; use RETAIN 1 VERSIONS to keep only the latest version, or set "
+            f"{_CHECK} to false",
+            start,
+        )
     gone = change.cleanup(
         target.table.uri,
         older_than=older_than,
