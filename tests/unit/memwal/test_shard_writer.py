@@ -383,3 +383,18 @@ def test_columns_of_rows_in_a_shard_are_nullable_except_for_the_key():
     ]
     stored = stored_schema(Schema.from_arrow(pa.schema(fields)))
     assert {field.name: field.nullable for field in stored.fields[:2]} == {"id": False, "v": True}
+
+
+def test_deletions_are_replayed_where_other_columns_are_not_nullable(tmp_path):
+    fields = [
+        pa.field("id", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"}),
+        pa.field("v", pa.int64(), nullable=False),
+    ]
+    schema = pa.schema(fields)
+    dataset = lancelet.write_dataset(schema.empty_table(), str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True)
+    writer = dataset.mem_wal_writer(str(SHARD))
+    writer.put(pa.table({"id": [1, 2], "v": [3, 4]}, schema))
+    writer.delete(pa.table({"id": [1]}, pa.schema(fields[:1])))
+    again = lancelet.dataset(dataset.uri).mem_wal_writer(str(SHARD))
+    assert again.lsm_scanner().to_table().to_pylist() == [{"id": 2, "v": 4}]

@@ -101,3 +101,15 @@ def test_a_column_of_nulls_may_have_required_fields(tmp_path, kind):
             found = reader.dataset(uri).to_table()
             assert found.schema.field("x").type == kind
             assert found.to_pylist() == [{"k": 1, "s": {"q": 2, "n": None}, "x": None}]
+
+
+def test_a_field_of_a_nullable_struct_may_be_null(tmp_path):
+    struct = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    rows = pa.table({"s": pa.array([{"a": 1}, None], struct)})
+    dataset = lancelet.write_dataset(rows, str(tmp_path / "t"))
+    dataset.add_columns({"b": "s.a", "c": "s.a + 1"})
+    assert dataset.schema.field("b").nullable
+    assert dataset.to_table(columns=["b", "c"]).to_pylist() == [
+        {"b": 1, "c": 2},
+        {"b": None, "c": None},
+    ]
