@@ -38,8 +38,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def launch(folder, program):
-    """Run a program in two processes; return the results of each, or the output on failure."""
+def launch(folder, program, processes=2):
+    """Run a program in some processes; return the results of each, or the output on failure."""
     (folder / "program.py").write_text(
         "if __name__ == '__main__':\n    exec(compile(open('body.py').read(), 'body.py', 'exec'))\n"
         "    import json, os\n"
@@ -48,7 +48,7 @@ def launch(folder, program):
     (folder / "body.py").write_text(program)
     started = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)),
             "--standalone",
             "program.py",
         ],
@@ -60,7 +60,7 @@ def launch(folder, program):
     )
     if started.returncode:
         return started.stderr
-    return [json.loads((folder / f"ids-{rank}.json").read_text()) for rank in range(2)]
+    return [json.loads((folder / f"ids-{rank}.json").read_text()) for rank in range(processes)]
 
 
 def shares(epoch):
@@ -121,6 +121,64 @@ def test_a_transformers_run_resumes_with_the_next_rows(folder):
     assert isinstance(resumed, list), resumed
     for rank, (first, second) in enumerate(zip(shares(0), shares(1), strict=True)):
         assert stopped[rank] + resumed[rank] == first + second
+
+
+RESUMED = """
+import sys
+import lightning
+import torch
+from lancelet.torch.data import LanceDataset
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+seen = []
+
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch):
+        seen.append(batch["id"].tolist())
+        return self.layer(batch["x"][:, None]).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def train(workers, max_steps=-1, checkpoint=None):
+    seen.clear()
+    dataset = LanceDataset("points.lance", batch_size=5, shuffle="rows", seed=3)
+    saving = ModelCheckpoint(f"saved-{workers}", save_top_k=-1, every_n_train_steps=40)
+    lightning.Trainer(
+        accelerator="cpu", devices=1, max_epochs=3, max_steps=max_steps, callbacks=[saving],
+        logger=False, enable_progress_bar=False, enable_model_summary=False,
+    ).fit(
+        Model(),
+        StatefulDataLoader(dataset, batch_size=None, num_workers=workers),
+        ckpt_path=checkpoint,
+    )
+    return list(seen)
+
+
+ids = []
+for workers in (0, 2):
+    whole = train(workers)
+    for steps in (40, 80, 120):  # in epochs of 80 steps
+        stopped = train(workers, steps)
+        checkpoint = f"saved-{workers}/epoch={(steps - 1) // 80}-step={steps}.ckpt"
+        resumed = train(workers, checkpoint=checkpoint)
+        ids.append([workers, steps, len(whole), stopped + resumed == whole])
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_resumes_from_a_stateful_loader_within_and_between_epochs(folder):
+    pytest.importorskip("lightning")
+    found = launch(folder, RESUMED, processes=1)
+    assert isinstance(found, list), found
+    assert found[0] == [[w, steps, 240, True] for w in (0, 2) for steps in (40, 80, 120)]
 
 
 def test_every_launcher_is_installed_where_pytorch_is():

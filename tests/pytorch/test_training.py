@@ -211,20 +211,35 @@ def test_a_resumed_epoch_is_followed_by_whole_ones(table, persistent):
     assert seen(loader) == wanted[6]
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than cores
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
 @pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "restarted"])
-@pytest.mark.parametrize("stop", [3, 25])
-def test_epochs_advance_after_a_stateful_loader_resumes(table, persistent, stop):
+@pytest.mark.parametrize("stop", [3, 99, 100])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_epochs_advance_after_a_stateful_loader_resumes(table, persistent, workers, stop):
+    """A caller that counts the 100 batches of the epoch continues with the next epoch."""
     wanted = epochs_of(table)
-    first = in_workers(shuffled(table), persistent, StatefulDataLoader)
+
+    def loader():
+        return StatefulDataLoader(
+            LanceDataset(table.uri, 5, columns=["id", "x"], shuffle="rows", seed=1),
+            batch_size=None,
+            num_workers=workers,
+            persistent_workers=persistent,
+        )
+
+    first = loader()
     assert seen(first) == wanted[0]
     begun = iter(first)
     before = seen(next(begun) for _ in range(stop))
-    second = in_workers(shuffled(table), persistent, StatefulDataLoader)
+    second = loader()
     second.load_state_dict(first.state_dict())
-    assert before + seen(second) == wanted[1]
-    assert seen(second) == wanted[2]
-    assert seen(second) == wanted[3]
+    assert before + seen(second) == wanted[1] + (wanted[2] if stop == 100 else [])
+    following = wanted[3 if stop == 100 else 2 :]
+    third = loader()
+    third.load_state_dict(second.state_dict())  # after the end of an iteration
+    assert [seen(third), seen(third)] == following[:2]
+    assert [seen(second), seen(second)] == following[:2]
 
 
 def test_only_workers_have_the_position_in_their_epoch(table):

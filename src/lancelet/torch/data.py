@@ -50,6 +50,10 @@ _RESUMABLE_SAMPLERS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSamp
 """Samplers that skip consumed rows without reading them."""
 
 
+_PREFETCHED_BATCHES_MAX = 16
+"""Workers that yielded more batches are not only prefetching."""
+
+
 class ToTensorFn(Protocol):
     """Converts a batch."""
 
@@ -334,19 +338,31 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         loader.share(worker.id, worker.num_workers)
         self._iterations += 1
         key = mixed_key(worker.seed - worker.id, self._iterations)
+        is_new = False
         if self._has_worker_state:
             self._has_worker_state = False
-            self._epochs.publish(worker.id, key, loader.epoch)
+            if self._epochs.resume(worker.id, worker.num_workers, key, loader.epoch) > loader.epoch:
+                # Another worker read the last step of the epoch, so this worker has no more steps.
+                loader.finish_epoch()
+            is_new = loader.position == 0 and loader.epoch > 0
+            self._epochs.publish(worker.id, key, loader.epoch - is_new)
         else:
             loader.move_to(*self._epochs.start(worker.id, key))
-        return self._count_skipped(loader, worker.id)
+        return self._iter_worker(loader, worker.id, key if is_new else None)
 
-    def _count_skipped(self, loader: Loader, worker: int) -> Iterator[Any]:
+    def _iter_worker(self, loader: Loader, worker: int, key: int | None) -> Iterator[Any]:
+        """Yield the batches of a worker; with a key, publish the epoch after some batches.
+
+        A StatefulDataLoader that resumes after the end of an epoch starts two iterations, and
+        discards the batches that workers prefetched for the first.
+        """
         assert self._epochs is not None, "workers require PyTorch"
-        before = loader.skipped
-        for batch in loader:
+        epoch, before = loader.epoch, loader.skipped
+        for number, batch in enumerate(loader):
             self._epochs.add_skipped(worker, loader.skipped - before)
             before = loader.skipped
+            if key is not None and number == _PREFETCHED_BATCHES_MAX:
+                self._epochs.publish(worker, key, epoch)
             yield batch
 
     def _iter_scan(self) -> Iterator[Any]:

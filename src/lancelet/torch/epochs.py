@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.torch.required import require_torch
 
@@ -25,6 +26,7 @@ _WORKERS_MAX: Final = 1024
 _KEY_MASK: Final = (1 << 31) - 1
 _EPOCH_MASK: Final = (1 << 32) - 1
 _NONE: Final = -1
+_START_SECONDS_MAX: Final = 600
 
 
 class SharedEpochs:
@@ -33,6 +35,7 @@ class SharedEpochs:
     def __init__(self, epoch: int = 0, position: int = 0) -> None:
         self._next = require_torch().zeros(2, dtype=require_torch().int64)
         self._started = require_torch().full((_WORKERS_MAX,), _NONE)
+        self._resumed = require_torch().full((_WORKERS_MAX,), _NONE)
         self._skipped = require_torch().zeros(_WORKERS_MAX, dtype=require_torch().int64)
         self._share()
         self.reset(epoch, position)
@@ -82,9 +85,24 @@ class SharedEpochs:
         self.publish(worker, key, epoch)
         return epoch, next_position if epoch == next_epoch else 0
 
+    def resume(self, worker: int, workers: int, key: int, epoch: int) -> int:
+        """Return the last epoch that any worker resumes, after all of them have published theirs.
+
+        Raises:
+            InvalidInputError: Other workers did not start within some minutes.
+        """
+        resumed = self._resumed.numpy()
+        resumed[worker] = _entry(key, epoch)
+        deadline = surroundings.monotonic() + _START_SECONDS_MAX
+        while (resumed[:workers] >> 32 != key & _KEY_MASK).any():
+            if surroundings.monotonic() > deadline:
+                raise InvalidInputError("a worker of the loader did not start", workers=workers)
+            surroundings.sleep(0.001)
+        return int((resumed[:workers] & _EPOCH_MASK).max())
+
     def publish(self, worker: int, key: int, epoch: int) -> None:
         """Record that a worker reads an epoch."""
-        self._entries[worker] = (key & _KEY_MASK) << 32 | epoch
+        self._entries[worker] = _entry(key, epoch)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -93,9 +111,14 @@ class SharedEpochs:
     def _share(self) -> None:
         self._next.share_memory_()
         self._started.share_memory_()
+        self._resumed.share_memory_()
         self._skipped.share_memory_()
 
     @property
     def _entries(self) -> npt.NDArray[np.int64]:
         entries: npt.NDArray[np.int64] = self._started.numpy()
         return entries
+
+
+def _entry(key: int, epoch: int) -> int:
+    return (key & _KEY_MASK) << 32 | epoch

@@ -46,9 +46,9 @@ returns to the system after each read.
 class State(TypedDict):
     """The position of a run, for `load_state_dict`; at most 1 KB of JSON.
 
-    Each worker of a PyTorch loader has a separate state. `origin` is the position of the first
-    step shared by workers, and `share` contains the worker, the number of workers and the samples
-    per step of all ranks.
+    Each worker of a PyTorch loader has a separate state. `origin` is the position of the first step
+    of the iteration, negative if it was in an earlier epoch. `share` contains the worker, the
+    number of workers and the samples per step of all ranks.
     """
 
     version: Any
@@ -217,12 +217,15 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
-        length, whole = len(self._source), self._batch_size * self._world_size
-        remainder = length % whole
+        return self._count_steps(len(self._source))
+
+    def _count_steps(self, samples: int) -> int:
+        """Return the number of steps for the last samples of an epoch."""
+        whole = self._batch_size * self._world_size
         padding = self._world_size - 1 if self._uneven == "pad" else 0
-        rank_rows = (remainder + padding) // self._world_size
+        rank_rows = (samples % whole + padding) // self._world_size
         rows_min = self._batch_size if self._full_batches else 1
-        return length // whole + (rank_rows >= rows_min)
+        return samples // whole + (rank_rows >= rows_min)
 
     @property
     def epoch(self) -> int:
@@ -254,6 +257,13 @@ class Loader:
     def move_to(self, epoch: int, position: int) -> None:
         """Continue at a position of an epoch."""
         self._epoch, self._position, self._origin, self._resumed = epoch, position, position, ()
+
+    def finish_epoch(self) -> None:
+        """Continue with the next epoch; workers continue to alternate from the last step."""
+        whole = self._batch_size * self._world_size
+        before = max(-self._origin, 0) // whole  # steps of earlier epochs
+        steps = before + self._count_steps(len(self._source) - max(self._origin, 0))
+        self._epoch, self._position, self._origin = self._epoch + 1, 0, -steps * whole
 
     def set_rank(self, rank: int, world_size: int) -> None:
         """Change the rank and the number of ranks; the next iteration uses them."""
@@ -348,8 +358,12 @@ class Loader:
         ):
             self._position = step.position
             self.skipped += skipped
+            if not self._count_steps(len(self._source) - step.position):
+                # Callers that count batches may not exhaust the iteration.
+                self.finish_epoch()
             yield batch
-        self.move_to(epoch + 1, 0)
+        if self._epoch == epoch or (self._epoch, self._position) == (epoch + 1, 0):
+            self.move_to(epoch + 1, 0)
 
     def _steps(self) -> Iterator[Step]:
         worker, workers = self._workers

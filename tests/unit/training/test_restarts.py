@@ -61,7 +61,7 @@ def test_a_run_interrupted_at_random_has_the_order_of_one_that_is_not(kind):
                 loader.load_state_dict(state)
         epoch = ranks[0].epoch
         # Steps until the checkpoint, and steps after it that are lost.
-        steps, lost = chance.randint(0, 4), chance.randint(0, 3)
+        steps, lost = chance.randint(0, 3), chance.randint(0, 3)
         if interruptions >= INTERRUPTIONS:
             steps = 10**9
         running = zip(*ranks, strict=True)

@@ -805,3 +805,23 @@ def test_packing_reads_lengths_from_a_column(monkeypatch):
         list(training.pack(plan, "tokens", 16, lengths="wrong").loader(3))
     with pytest.raises(InvalidInputError, match="column of integers"):
         training.pack(plan, "tokens", 16, lengths="tokens")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"full_batches": True}, {"world_size": 3, "uneven": "cut"}]
+)
+def test_callers_that_count_batches_get_every_epoch(table, options):
+    plan = training.plan(table, columns=["id"], seed=1)
+    loader = plan.loader(50, **options)
+    for epoch in range(3):
+        found = list(itertools.islice(loader, len(loader)))
+        assert loader.epoch == epoch + 1
+        assert ids(found) == ids(plan.loader(50, epoch=epoch, **options))
+    state = loader.state_dict()
+    assert (state["epoch"], state["position"]) == (3, 0)
+    steps = iter(loader)
+    for _ in range(len(loader)):
+        next(steps)
+    loader.set_epoch(7)  # before the iteration ends
+    assert list(steps) == []
+    assert loader.epoch == 7
