@@ -183,9 +183,25 @@ struct Kernels {
     return written;
   }
 
-  // Writes 1 for each value within `span` of `low`, modulo 2^bits, else 0.
+  // Returns an integer with the order of the floating point numbers; NaN is first or last.
+  static LANCELET_INLINE T float_order(T value) {
+    constexpr T sign = static_cast<T>(T{1} << (8 * sizeof(T) - 1));
+    return value ^ static_cast<T>(static_cast<T>(T{0} - (value >> (8 * sizeof(T) - 1))) | sign);
+  }
+
+  template <bool kFloat>
+  static LANCELET_INLINE void match_block(const uint8_t* LANCELET_RESTRICT whole, int64_t count,
+                                          T first, T most, uint8_t* LANCELET_RESTRICT to) {
+    for (int64_t k = 0; k < count; ++k) {
+      const T value = load<T>(whole + k * bytes);
+      to[k] = static_cast<T>((kFloat ? float_order(value) : value) - first) <= most;
+    }
+  }
+
+  // Writes 1 for each value, or its order as a float, within `span` of `low` modulo 2^bits, else 0.
   static int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size,
-                              ConstInts count, uint64_t low, uint64_t span, Bytes out) {
+                              ConstInts count, int64_t is_float, uint64_t low, uint64_t span,
+                              Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
     const T first = static_cast<T>(low);
     const T most = static_cast<T>(span);
@@ -198,9 +214,11 @@ struct Kernels {
       if (values < 0 || values > kBlock) return fail(kBadCount, i);
       if (values > out.size - written) return fail(kOutputFull, i);
       unpack_block<T>(block.packed, block.width, whole);
-      uint8_t* LANCELET_RESTRICT to = out.data + written;
-      for (int64_t k = 0; k < values; ++k)
-        to[k] = static_cast<T>(load<T>(whole + k * bytes) - first) <= most;
+      if (is_float) {
+        match_block<true>(whole, values, first, most, out.data + written);
+      } else {
+        match_block<false>(whole, values, first, most, out.data + written);
+      }
       written += values;
     }
     return written;
@@ -334,8 +352,9 @@ int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size, Con
 }
 
 int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
-                     int64_t word_bits, uint64_t low, uint64_t span, Bytes out) {
-  FOR_WORD(word_bits, match_packed(source, position, size, count, low, span, out))
+                     int64_t word_bits, int64_t is_float, uint64_t low, uint64_t span,
+                     Bytes out) {
+  FOR_WORD(word_bits, match_packed(source, position, size, count, is_float, low, span, out))
 }
 
 int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, int64_t word_bits,

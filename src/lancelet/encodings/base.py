@@ -218,7 +218,7 @@ class FieldReader(Protocol):
         return False
 
     def match(self, rows: RowRange, values: Any) -> ReadCoroutine[npt.NDArray[np.bool_]] | None:  # noqa: ARG002
-        """Return whether the value of each row is in an `IntegerRange`, or None if unsupported."""
+        """Return whether the value of each row is in an `ValueRange`, or None if unsupported."""
         return None
 
     def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002

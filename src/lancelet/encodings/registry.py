@@ -25,8 +25,8 @@ from lancelet.encodings.codecs.base import (
     CHUNK_VALUES_MAX,
     Codec,
     Encoding,
-    IntegerRange,
     ValuePositions,
+    ValueRange,
 )
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
@@ -199,9 +199,9 @@ class ChunkDecoder:
         return self._codec.decode_chunks(self._message, parts, counts, self._inner)
 
     def match(
-        self, parts: Sequence[ByteSlices], counts: Int64s, values: IntegerRange
+        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRange
     ) -> npt.NDArray[np.bool_]:
-        """Return whether each integer of chunks is in a range, which must not be empty."""
+        """Return whether each number of chunks is in a range, which must not be empty."""
         found = self._codec.match_chunks(self._message, parts, counts, values, self._inner)
         if found is not None:
             return found
@@ -212,11 +212,7 @@ class ChunkDecoder:
                 expected_bits=values.bits,
                 found_bits=integers.itemsize * 8,
             )
-        low, span = values.unsigned
-        is_match: npt.NDArray[np.bool_] = integers - integers.dtype.type(
-            low
-        ) <= integers.dtype.type(span)
-        return is_match
+        return values.contains(integers)
 
     def take(self, parts: Sequence[ByteSlices], counts: Int64s, positions: ValuePositions) -> Block:
         """Decode selected values; the indices must be valid."""

@@ -31,7 +31,7 @@ from lancelet.encodings.base import (
     StoredColumn,
     StoredPage,
 )
-from lancelet.encodings.codecs.base import IntegerRange
+from lancelet.encodings.codecs.base import ValueRange
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
@@ -72,7 +72,7 @@ class PageReader(Protocol):
         """Whether the pages store dictionaries."""
         return False
 
-    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
+    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
         """Return whether the value of each row is in a range, or None if unsupported.
 
         Supported are numbers without nulls, levels and dictionaries.
@@ -152,7 +152,7 @@ class StructuralReader(FieldReader):
         """Whether the field is one column and all its pages store dictionaries."""
         return self._is_leaf and self._leaves[0].is_dictionary_encoded
 
-    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         """Return whether the value of each row is in a range, or None if unsupported."""
         self._check(rows)
         return self._leaves[0].match(rows, values) if self._is_leaf else None
@@ -246,7 +246,7 @@ class _LeafReader:
         runs = range(len(self._run_pages) - 1)
         return all(self._run(run).is_dictionary_encoded for run in runs)
 
-    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         if len(self._path) > 1 or self._multiple > 1:
             return None
         runs = []

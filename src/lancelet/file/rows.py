@@ -44,7 +44,7 @@ from lancelet.encodings.base import (
     Rows,
 )
 from lancelet.encodings.bundle import Bundle, is_plain
-from lancelet.encodings.codecs.base import IntegerRange
+from lancelet.encodings.codecs.base import ValueRange
 from lancelet.encodings.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
@@ -200,7 +200,7 @@ class RowReader(ABC):
         return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
 
     def match(
-        self, field: Field, rows: RowRange, values: IntegerRange
+        self, field: Field, rows: RowRange, values: ValueRange
     ) -> npt.NDArray[np.bool_] | None:
         """Return whether the value of each row is in a range, without decoding to an array.
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
-from lancelet.encodings.codecs.base import IntegerRange
+from lancelet.encodings.codecs.base import ValueRange
 from lancelet.errors import CorruptDataError
 from lancelet.expr.scan_types import read_as, scan_type
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
@@ -126,7 +126,7 @@ class FragmentReader:
         return reader.as_dictionary(field) if isinstance(reader, RowReader) else None
 
     def match(
-        self, field: Field, rows: RowRange, values: IntegerRange
+        self, field: Field, rows: RowRange, values: ValueRange
     ) -> npt.NDArray[np.bool_] | None:
         """Return whether the value of each row is in a range, or None; see `RowReader.match`."""
         files = self.file_parts((field,))

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.encodings.arrow import to_numpy
-from lancelet.encodings.codecs.base import IntegerRange
+from lancelet.encodings.codecs.base import ValueRange
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.expr.data_types import is_text
@@ -39,12 +39,12 @@ from lancelet.scan.found_columns import (
     trailing_columns,
     with_added,
 )
-from lancelet.scan.integer_ranges import integer_range
 from lancelet.scan.node_meter import UNMETERED, PlanMeter, filter_node
 from lancelet.scan.projection import Projection, needed, project, scan_schema
 from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.row_mask import mask_expression
 from lancelet.scan.scan_options import Columns, ScanOptions, SearchRequest
+from lancelet.scan.value_ranges import value_range
 from lancelet.table.snapshot import Snapshot, cached_by_schema
 from lancelet.values import cached_property, dataclass
 
@@ -96,11 +96,11 @@ class FilterStep:
         return can_fail(self.expression)
 
     @cached_property
-    def integers(self) -> IntegerRange | None:
-        """The range of integers that passes, or None if the step is no range of one column."""
+    def values(self) -> ValueRange | None:
+        """The range of numbers that passes, or None if the step is no range of one column."""
         if len(self.fields) != 1 or self.row_columns or self.fields[0].children:
             return None
-        return integer_range(self.expression, scan_type(self.fields[0]))
+        return value_range(self.expression, scan_type(self.fields[0]))
 
     @property
     def takes_dictionary(self) -> bool:

@@ -126,21 +126,38 @@ class ValuePositions:
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerRange:
-    """The integers of `bits` bits from `low` to `high`; none if `low` is larger.
+class ValueRange:
+    """The numbers of `bits` bits from `low` to `high`; none if `low` is larger.
 
-    >>> IntegerRange(-1, 2, bits=8).unsigned
+    Floating point numbers are given by integers of the same order: their bits, inverted if they are
+    negative, else with the sign bit set. A range that exceeds the largest integer continues with
+    the smallest one.
+
+    >>> ValueRange(-1, 2, bits=8).unsigned
     (255, 3)
+    >>> ValueRange(-1, 2, bits=8).contains(np.array([254, 255, 0, 2, 3], np.uint8)).tolist()
+    [False, True, True, True, False]
     """
 
     low: int
     high: int
     bits: int
+    is_float: bool = False
 
     @property
     def unsigned(self) -> tuple[int, int]:
         """The first value as an unsigned integer, and the distance to the last."""
         return self.low % (1 << self.bits), self.high - self.low
+
+    def contains(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return whether values, given as unsigned integers, are in the range."""
+        dtype = values.dtype.type
+        if self.is_float:
+            sign = dtype(1 << (self.bits - 1))
+            values = np.where(values & sign, ~values, values | sign)
+        low, span = self.unsigned
+        found: npt.NDArray[np.bool_] = values - dtype(low) <= dtype(span)
+        return found
 
 
 class Codecs(Protocol):
@@ -311,7 +328,7 @@ class Codec:
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: IntegerRange,
+        values: ValueRange,
         codecs: Codecs,
     ) -> npt.NDArray[np.bool_] | None:
         """Return whether each value of chunks is in a range, or None to decode them first."""

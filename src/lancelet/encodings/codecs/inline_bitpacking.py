@@ -25,9 +25,9 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
-    IntegerRange,
     MeasuredPages,
     ValuePositions,
+    ValueRange,
 )
 from lancelet.encodings.codecs.chunking import page_counts
 from lancelet.encodings.codecs.unsigned import (
@@ -122,7 +122,7 @@ class InlineBitpacking(Codec):
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: IntegerRange,
+        values: ValueRange,
         codecs: Codecs,
     ) -> npt.NDArray[np.bool_] | None:
         """Compare the values while they are unpacked."""
@@ -131,7 +131,8 @@ class InlineBitpacking(Codec):
         if bits != values.bits:
             return None
         check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
-        return kernels.match_packed(parts[0], counts, bits, *values.unsigned)
+        low, span = values.unsigned
+        return kernels.match_packed(parts[0], counts, bits, low, span, is_float=values.is_float)
 
     @classmethod
     def decode_blocks(

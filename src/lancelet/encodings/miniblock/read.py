@@ -23,7 +23,7 @@ from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutin
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.codecs.base import Encoding, IntegerRange, ValuePositions
+from lancelet.encodings.codecs.base import Encoding, ValuePositions, ValueRange
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.column_slices import ColumnSlices
@@ -159,7 +159,7 @@ class MiniBlockPages(PageReader):
         """Whether the pages store dictionaries."""
         return self._layout.dictionary is not None
 
-    def match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags] | None:
+    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         """Return whether the value of each row is in a range, or None if unsupported."""
         layout = self._layout
         has_levels = layout.repetition is not None or layout.definition is not None
@@ -167,7 +167,7 @@ class MiniBlockPages(PageReader):
             return None
         return self._match(rows, values)
 
-    def _match(self, rows: RowRange, values: IntegerRange) -> ReadCoroutine[Flags]:
+    def _match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags]:
         head = yield from self.read_metadata(rows)
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)

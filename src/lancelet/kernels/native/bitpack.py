@@ -40,15 +40,20 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
 
 
 def match_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
 ) -> npt.NDArray[np.bool_]:
-    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits."""
+    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits.
+
+    Floats are compared by integers of the same order; see `reference/bitpack.py`.
+    """
     kernel = "match_packed"
     word_type(word_bits)
     check_counts(counts, max_count=BLOCK, kernel=kernel)
     arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), _BYTE)
-    status = _native.match_packed(*arrays, as_int64s(counts), word_bits, low, span, out)
+    status = _native.match_packed(
+        *arrays, as_int64s(counts), word_bits, int(is_float), low, span, out
+    )
     checked(status, kernel=kernel)
     return out.view(np.bool_)
 

@@ -90,10 +90,17 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
 
 
 def match_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
 ) -> npt.NDArray[np.bool_]:
-    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits."""
+    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits.
+
+    Floats are compared by integers of the same order: their bits, inverted if they are negative,
+    else with the sign bit set.
+    """
     values = unpack_chunks(slices, counts, word_bits)
+    if is_float:
+        sign = values.dtype.type(1 << (word_bits - 1))
+        values = np.where(values & sign, ~values, values | sign)
     found: npt.NDArray[np.bool_] = values - values.dtype.type(low) <= values.dtype.type(span)
     return found
 

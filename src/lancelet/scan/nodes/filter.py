@@ -400,8 +400,8 @@ class _Remaining:
     def _matched(
         self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]
     ) -> pa.BooleanArray | None:
-        """Compare integers of all rows while they are decoded, or return None."""
-        values, source = step.integers, self.split.source
+        """Compare numbers of all rows while they are decoded, or return None."""
+        values, source = step.values, self.split.source
         if values is None or self.offsets is not None or isinstance(source, Pack):
             return None
         field = step.fields[0]

@@ -1,4 +1,4 @@
-"""Ranges of integers are compared while their column is decoded, with the result of all rows."""
+"""Ranges of numbers are compared while their column is decoded, with the result of all rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import lancelet
 from lancelet.expr.compile import compile_filter
 from lancelet.expr.evaluate import evaluate_filter
 from lancelet.file.rows import RowReader
-from lancelet.scan.integer_ranges import integer_range
+from lancelet.scan.value_ranges import value_range
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 COUNT = 20_000
@@ -31,6 +31,14 @@ def rows(seed: int = 0) -> pa.Table:
         values[:9000] = random.integers(0, 100, 9000)
         values[100:102] = limits.min, limits.max
         columns[name] = pa.array(values)
+    for name, bits in (("float32", np.uint32), ("float64", np.uint64)):
+        factors = random.choice([1.0, 2.0**70], COUNT)
+        numbers = (random.choice([0.0, -0.0, 0.5, -1.5, 3.0], COUNT) * factors).astype(name)
+        numbers[::50], numbers[1::50], numbers[2::50] = np.nan, np.inf, -np.inf
+        numbers[3::50] = (~np.zeros(1, bits)).view(name)  # NaN with a sign bit
+        numbers[4::50] = np.nextafter(np.zeros(1, name), 1)
+        numbers[5:15_000:2] = random.random(7498)
+        columns[name] = pa.array(numbers, from_pandas=False)
     days = random.integers(-40_000, 40_000, COUNT).astype(np.int32)
     columns["day"] = pa.array(days, pa.date32())
     columns["time"] = pa.array(days.astype(np.int64) * 10**9, pa.timestamp("us", "UTC"))
@@ -58,21 +66,25 @@ def passing(text: str, table: pa.Table = ROWS) -> pa.Table:
 
 @st.composite
 def conditions(draw):
-    name = draw(st.sampled_from([*TYPES, "null"]))
+    operator = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "!="]))
+    name = draw(st.sampled_from([*TYPES, "null", "float32", "float64"]))
+    if name.startswith("float"):
+        constants = ["0.0", "-0.0", "0.5", "-1.5", "3.0", "0.25", "1e30", "-1e30", "1e-45"]
+        return f"{name} {operator} {draw(st.sampled_from(constants))}"
     limits = np.iinfo(name if name != "null" else np.int64)
     constants = st.integers(-5, 105) | st.sampled_from([limits.min, limits.max])
     constant = max(limits.min, min(draw(constants), limits.max))
-    return f"{name} {draw(st.sampled_from(['=', '<', '<=', '>', '>=', '!=']))} {constant}"
+    return f"{name} {operator} {constant}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(parts=st.lists(conditions(), min_size=1, max_size=3))
 def test_results_equal_those_of_decoded_values(dataset, parts):
     text = " AND ".join(parts)
     want = passing(text)
     assert dataset.count_rows(text) == len(want)
     assert dataset.to_table(["n"], filter=text).equals(want.select(["n"]))
-    assert dataset.to_table(filter=text).equals(want)
+    assert dataset.to_table(filter=text).num_rows == len(want)  # NaN does not equal itself
 
 
 @pytest.mark.parametrize(
@@ -126,12 +138,12 @@ def test_filters_that_are_no_ranges_are_evaluated():
         ("k != 5", "k"),
         ("k = 5 OR k = 7", "k"),
         ("k + 1 = 5", "k"),
-        ("f < 5", "f"),
+        ("f < cast('nan' AS double)", "f"),
         ("s = 'a'", "s"),
         ("k IS NULL", "k"),
     ]:
-        assert integer_range(compile_filter(text, schema), schema.field(column).type) is None
-    assert integer_range(compile_filter("k >= 3 AND k < 9", schema), pa.int32()).high == 8
+        assert value_range(compile_filter(text, schema), schema.field(column).type) is None
+    assert value_range(compile_filter("k >= 3 AND k < 9", schema), pa.int32()).high == 8
 
 
 def test_values_of_another_time_zone_are_compared_as_instants():
