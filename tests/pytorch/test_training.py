@@ -498,6 +498,18 @@ def test_binary_values_and_ragged_columns_are_tensors(tmp_path):
     values += 1  # tensors of numbers are writable
 
 
+def test_ragged_tensors_are_pinned(monkeypatch):
+    rows = {"tokens": [[1, 2, 3], [4]]}
+    table = lancelet.write_dataset(rows, "memory://training-pinned", mode="overwrite")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
+    plan = training.plan(table, shuffle="none")
+    (batch,) = plan.loader(2, to="torch", pin_memory=True, ragged=["tokens"])
+    assert [each.tolist() for each in batch["tokens"]] == [each.tolist() for each in pinned]
+    assert pinned[0].tolist() == [1, 2, 3, 4]
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than cores
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
 def test_a_run_of_workers_interrupted_at_random_has_the_order_of_one_that_is_not(table):
