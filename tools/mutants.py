@@ -12,6 +12,7 @@ second one of any, and one of each kind before the second one of any.
 
     --list                  print the proposed mutants
     --sum                   print the score
+    --measure [TEST ...]    find out again which functions the tests call
     --survivors             print the mutants that nothing found, and run them again with --again
     --equivalent ID REASON  mark a mutant that no test can find, with the reason
 """
@@ -39,6 +40,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path("src/lancelet")
 RECORDS = ROOT / "tests" / "mutation" / "records.jsonl"
+CHOSEN = ROOT / "tests" / "mutation" / "tests.json"
+"""The tests of each function that its mutants run, so that a run need not measure all tests."""
 CALLS = ROOT / "build" / "mutants" / "calls.json"
 """The functions that each test calls, with its seconds."""
 
@@ -105,6 +108,8 @@ TESTS_SECONDS = 12.0
 """The time of the tests of a mutant, as measured without it."""
 VARIANTS = 4
 """The number of variants of one test that a mutant runs."""
+STORED = 16
+"""The number of tests of a function that are stored."""
 TIMEOUT = 90
 """The seconds after which a run is ended: a mutant that never returns is found."""
 
@@ -562,7 +567,31 @@ class Copy:
         return said
 
 
-def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]], seconds_max: float) -> list[str]:
+Calls = dict[str, dict[str, object]]
+
+
+def keep_chosen(calls: Calls) -> None:
+    """Store the tests of each function with mutants."""
+    functions = {f"{mutant.file}:{mutant.function}": mutant for mutant in proposals()}
+    chosen = {
+        key: tests_of(mutant, calls, TESTS_SECONDS)[:STORED] for key, mutant in functions.items()
+    }
+    names = sorted({name for each in chosen.values() for name in each})
+    numbers = {name: number for number, name in enumerate(names)}
+    by_function = {key: [numbers[name] for name in chosen[key]] for key in sorted(chosen)}
+    lines = [json.dumps(names), *(json.dumps([key, each]) for key, each in by_function.items())]
+    CHOSEN.write_text("\n".join(lines) + "\n")
+
+
+def chosen_tests(mutant: Mutant) -> list[str]:
+    """Return the stored tests of a function that still exist."""
+    names, *lines = map(json.loads, CHOSEN.read_text().splitlines())
+    numbers = dict(lines).get(f"{mutant.file}:{mutant.function}", [])
+    chosen = [names[number] for number in numbers]
+    return [name for name in chosen if (ROOT / name.partition("::")[0]).exists()]
+
+
+def tests_of(mutant: Mutant, calls: Calls, seconds_max: float) -> list[str]:
     """Return tests that call the function of a mutant: the most specific, and the fastest.
 
     A test that calls few functions is specific. Few variants of one test are chosen.
@@ -587,12 +616,10 @@ def tests_of(mutant: Mutant, calls: dict[str, dict[str, object]], seconds_max: f
     return sorted(chosen, key=lambda name: chosen[name])
 
 
-def measure_calls(jobs: int, paths: Iterable[str] = ()) -> dict[str, dict[str, object]]:
+def measure_calls(jobs: int, paths: Iterable[str] = ()) -> Calls:
     """Run tests, all of them or some paths, and store which functions each of them calls."""
-    calls: dict[str, dict[str, object]] = json.loads(CALLS.read_text()) if CALLS.exists() else {}
-    chosen = [*paths] or ([] if calls else [name for name in TESTS if (ROOT / name).exists()])
-    if not chosen:
-        return calls
+    calls: Calls = json.loads(CALLS.read_text()) if CALLS.exists() else {}
+    chosen = [*paths] or [name for name in TESTS if (ROOT / name).exists()]
     CALLS.parent.mkdir(parents=True, exist_ok=True)
     for part in CALLS.parent.glob("calls-*.json"):
         part.unlink()
@@ -611,13 +638,16 @@ def measure_calls(jobs: int, paths: Iterable[str] = ()) -> dict[str, dict[str, o
         calls |= json.loads(part.read_text())
         part.unlink()
     CALLS.write_text(json.dumps(calls))
+    keep_chosen(calls)
     return calls
 
 
 def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Record]:
     """Run mutants until the time is up, and return their records."""
     ends = time.monotonic() + options.seconds
-    calls = measure_calls(options.jobs)
+    calls: Calls = json.loads(CALLS.read_text()) if CALLS.exists() else {}
+    if not calls and not CHOSEN.exists():
+        calls = measure_calls(options.jobs)
     found: dict[str, Record] = {}
     turn, lock = iter(mutants), threading.Lock()
     said = subprocess.run(
@@ -642,7 +672,7 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Record]
                 continue  # the file differs from the working tree
             copy.apply(mutant, original)
             try:
-                chosen = tests_of(mutant, calls, options.budget)
+                chosen = tests_of(mutant, calls, options.budget) if calls else chosen_tests(mutant)
                 limit = TIMEOUT + 4 * options.budget
                 by_test = copy.tests(chosen, limit) if chosen else None
                 by_history: str | None = ""
@@ -709,7 +739,7 @@ def main() -> None:
     parser.add_argument("--commit", help="a commit to test in place of the working tree")
     parser.add_argument("--only", default="", help="how the files of the mutants begin")
     parser.add_argument("--again", action="store_true", help="run the survivors")
-    parser.add_argument("--measure", nargs="+", help="tests whose calls are measured again")
+    parser.add_argument("--measure", nargs="*", help="tests whose calls are measured again")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--sum", action="store_true")
     parser.add_argument("--survivors", action="store_true")
@@ -721,7 +751,7 @@ def main() -> None:
         for each in mutants:
             print(f"{each.id} {each.file}:{each.line} {each.kind}: {each.before!r}")
         print(len(mutants), "mutants", dict(Counter(each.kind for each in mutants)))
-    elif options.measure:
+    elif options.measure is not None:
         measure_calls(options.jobs, options.measure)
     elif options.survivors:
         for each in records.values():
