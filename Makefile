@@ -88,12 +88,15 @@ faults: build ## Refuse and lose every storage request
 
 simulate: build ## Run simulated histories of many writers for SECONDS, and record them
 	$(RUN) -m tests.kit.simulation --seconds $(SECONDS)
+	$(RUN) tools/write_testing_page.py
 
 searches: build ## Search the interleavings of small scenarios, and record the counts
 	$(RUN) -m tests.kit.simulation.searches
+	$(RUN) tools/write_testing_page.py
 
 mutants: build ## Plant one-line faults for SECONDS, and record which of them the tests find
 	$(RUN) tools/mutants.py --seconds $(SECONDS)
+	$(RUN) tools/write_testing_page.py
 
 seeds: build ## Find a seed that detects each reintroduced defect
 	$(RUN) -m tests.kit.simulation --find-seeds
@@ -104,9 +107,11 @@ sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 fuzz: build ## Fuzz the readers for SECONDS in total, and record the counts
 	@$(SETUP) --group fuzz
 	$(RUN) fuzz/run.py --seconds $(SECONDS) $(RECORD)
+	$(RUN) tools/write_testing_page.py
 
 soak: build ## Work on tables by many processes that are killed and paused for SECONDS, and record it
 	$(RUN) tests/soak/soak.py --seconds $(SECONDS) $(RECORD)
+	$(RUN) tools/write_testing_page.py
 
 bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_files.py
