@@ -178,6 +178,11 @@ class ScanPlan:
         return self.filter is not ex.TRUE and self.filter != ex.TRUE
 
     @cached_property
+    def shares(self) -> dict[FilterStep, float]:
+        """The share of rows that passed a step in the last range that was filtered."""
+        return {}
+
+    @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
         """The conjuncts of the filter."""
         return split_conjuncts(self.filter)

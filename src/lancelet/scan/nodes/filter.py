@@ -51,6 +51,7 @@ _NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
 _DICTIONARY_ROWS_MIN: Final = 4096
 _MATCHED_ROWS_MIN: Final = 8192
+_MATCHED_SHARE_MAX: Final = 0.1
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
@@ -373,6 +374,7 @@ class _Remaining:
                 field: array for field, array in self.columns.items() if field in needed
             }
         self.count = found.true_count
+        plan.shares[step] = self.count / self._total
         self.mask = None if self.count == self._total else found
 
     def select(self) -> None:
@@ -405,7 +407,10 @@ class _Remaining:
         if values is None or self.offsets is not None or isinstance(source, Pack):
             return None
         field = step.fields[0]
-        if field in needed or field in self.columns or self._total < _MATCHED_ROWS_MIN:
+        if field in self.columns or self._total < _MATCHED_ROWS_MIN:
+            return None
+        # A needed column is read again for the rows that pass.
+        if field in needed and plan.shares.get(step, 0.0) > _MATCHED_SHARE_MAX:
             return None
         if values.low > values.high:
             return pa.array(np.zeros(self._total, np.bool_))
