@@ -120,8 +120,11 @@ def _blobs_by_uri(array: pa.Array, target: BlobType) -> pa.Array:
 
 def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     children = []
+    by_case = {each.name.lower(): index for index, each in enumerate(array.type)}
     for field in target:
         index = array.type.get_field_index(field.name)
+        if index < 0:
+            index = by_case.get(field.name.lower(), -1)
         if index < 0:
             raise SchemaMismatchError("a struct has no such field", column=f"{path}.{field.name}")
         # Values beneath a null struct are undefined, so they are not checked.

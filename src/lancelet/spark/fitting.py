@@ -72,6 +72,26 @@ def is_storable(found: DataType, target: DataType, *, by_name: bool = False) -> 
     return found == target or (isinstance(target, text) and is_plain)
 
 
+def depends_on_session(found: DataType, target: DataType) -> bool:
+    """Return whether a conversion depends on the session: its time zone, or how it shows values."""
+    match found, target:
+        case ArrayType(), ArrayType():
+            return depends_on_session(found.elementType, target.elementType)
+        case MapType(), MapType():
+            is_key = depends_on_session(found.keyType, target.keyType)
+            return is_key or depends_on_session(found.valueType, target.valueType)
+        case StructType(), StructType():
+            pairs = pair_fields(found, target, by_name=True)
+            return any(depends_on_session(one.dataType, two.dataType) for one, two in pairs)
+    if type(found) is type(target) or isinstance(found, spark_types.NullType):
+        return False
+    is_number = isinstance(found, spark_types.NumericType)
+    if isinstance(target, spark_types.StringType):
+        has_one_text = (spark_types.IntegralType, spark_types.BooleanType, spark_types.DateType)
+        return not isinstance(found, has_one_text)
+    return not (is_number and isinstance(target, spark_types.NumericType))
+
+
 def cast_or_raise(
     value: Column, source: DataType, target: DataType, message: Column, *, by_name: bool
 ) -> Column:

@@ -351,7 +351,7 @@ class Merge:
                 "the source has no column with the name of a key", column=missing[0]
             )
         if any(clause.values is None and clause.action < Action.DELETE for clause in self.clauses):
-            schema_for_table(snapshot.schema, self.frame.schema)
+            schema_for_table(snapshot.schema, self.frame.schema, is_cast_by_spark=True)
         blobs = [field.name for field in snapshot.schema.fields if field.is_blob]
         if blobs and self._reads_target(names):
             raise UnsupportedError(

@@ -30,7 +30,7 @@ from lancelet.format.extension import BLOB_V2
 from lancelet.format.field import BLOB_KEY
 from lancelet.format.logical_type import storage_of
 from lancelet.format.schema import Schema
-from lancelet.spark.fitting import has_same_names, is_storable
+from lancelet.spark.fitting import depends_on_session, has_same_names, is_storable
 from lancelet.spark.frames import find_name
 from lancelet.spark.options import WriteSettings, unused
 from lancelet.spark.types import (
@@ -47,9 +47,15 @@ from lancelet.table.snapshot import Snapshot
 
 
 def schema_for_table(
-    table: Schema, frame: spark.StructType, *, is_case_sensitive: bool = False
+    table: Schema,
+    frame: spark.StructType,
+    *,
+    is_case_sensitive: bool = False,
+    is_cast_by_spark: bool = False,
 ) -> pa.Schema:
     """Return the Arrow schema of a data frame's rows in an existing table, in the frame's order.
+
+    Unless Spark casts the rows first, tasks convert them, which know nothing of the session.
 
     Raises:
         SchemaMismatchError: The data frame does not fit; the message lists the differences.
@@ -60,7 +66,7 @@ def schema_for_table(
         find_name(all_names, each, is_exact=is_case_sensitive) or each
         for each in frame.fieldNames()
     ]
-    differences = list(_differences(table_fields, frame, names))
+    differences = list(_differences(table_fields, frame, names, is_cast_by_spark=is_cast_by_spark))
     if differences:
         raise SchemaMismatchError(
             "the data frame does not fit the table: " + "; ".join(differences),
@@ -115,7 +121,11 @@ def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa
 
 
 def _differences(
-    table_fields: Mapping[str, pa.Field], frame: spark.StructType, names: Sequence[str]
+    table_fields: Mapping[str, pa.Field],
+    frame: spark.StructType,
+    names: Sequence[str],
+    *,
+    is_cast_by_spark: bool,
 ) -> Iterator[str]:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
@@ -136,13 +146,13 @@ def _differences(
             continue
         # As in Spark, the collation of the table's column applies to all stored values.
         stored, given = uncollated(expected), uncollated(own.dataType)
-        is_same = stored.simpleString() == given.simpleString()
-        if not is_same and not (
-            has_same_names(given, stored) and is_storable(given, stored, by_name=True)
-        ):
-            yield (
-                f"`{name}` should have type {expected.simpleString()} but is {given.simpleString()}"
-            )
+        if stored.simpleString() == given.simpleString():
+            continue
+        shown = f"`{name}` should have type {expected.simpleString()} but is {given.simpleString()}"
+        if not (has_same_names(given, stored) and is_storable(given, stored, by_name=True)):
+            yield shown
+        elif not is_cast_by_spark and depends_on_session(given, stored):
+            yield f"{shown}; cast it, or use lancelet.spark.write"
 
 
 def refuse_blobs(snapshot: Snapshot, values: Mapping[str, Any] | None) -> None:

@@ -145,7 +145,9 @@ def write(
 def _fitted(frame: DataFrame, latest: Snapshot) -> DataFrame:
     """Return the rows with the names and types of the table's columns, cast by Spark."""
     is_exact = is_case_sensitive(frame.sparkSession)
-    names = schema_for_table(latest.schema, frame.schema, is_case_sensitive=is_exact).names
+    names = schema_for_table(
+        latest.schema, frame.schema, is_case_sensitive=is_exact, is_cast_by_spark=True
+    ).names
     if names != frame.columns:
         frame = frame.toDF(*names)
     stored = {each.name: each for each in target_schema(latest, frame.schema)}

@@ -379,6 +379,31 @@ def test_columns_are_found_by_name_without_case_and_converted_as_spark_stores_th
         write(source(uri), [pa.table({"n": [70000]})])
 
 
+def test_fields_of_structs_are_found_by_name_without_case(uri):
+    lance.write_dataset(pa.table({"s": [{"a": 1, "b": "x"}]}), uri)
+    write(source(uri), [pa.table({"s": [{"B": "y", "A": 2}, None]})])
+    found = lance.dataset(uri).to_table()["s"].to_pylist()
+    assert found == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, None]
+
+
+@pytest.mark.parametrize(
+    ("found", "stored"),
+    [
+        (pa.float64(), pa.string()),
+        (pa.timestamp("us", "UTC"), pa.string()),
+        (pa.timestamp("us", "UTC"), pa.date32()),
+        (pa.date32(), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.list_(pa.float64()), pa.list_(pa.string())),
+        (pa.struct([("a", pa.float32())]), pa.struct([("a", pa.string())])),
+    ],
+)
+def test_conversions_that_depend_on_the_session_are_left_to_spark(uri, found, stored):
+    lance.write_dataset(pa.schema([("c", stored)]).empty_table(), uri)
+    with pytest.raises(SchemaMismatchError, match=r"cast it, or use lancelet\.spark\.write"):
+        source(uri).writer(spark_schema(pa.schema([("c", found)])), False)
+
+
 def test_names_that_differ_by_case_are_different_columns_if_the_table_has_both(uri):
     lance.write_dataset(pa.table({"a": [1], "A": [2]}), uri)
     write(source(uri), [pa.table({"A": [20], "a": [10]})])
