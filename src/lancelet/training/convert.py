@@ -156,16 +156,17 @@ class Converter:
                 except Exception as error:
                     if isinstance(self.undecodable, Mapping) and name in self.undecodable:
                         column.append(self.undecodable[name])
-                    elif self.undecodable == "skip":
+                        continue
+                    if self.undecodable == "skip":
                         column.append(None)
                         failed[index] = error
-                    else:
-                        raise InvalidInputError(
-                            f"a value could not be decoded ({error}); pass undecodable='skip' or "
-                            "undecodable={column: replacement}",
-                            column=name,
-                            **locate(index),
-                        ) from error
+                        continue
+                    raise InvalidInputError(
+                        f"a value could not be decoded ({error}); pass undecodable='skip' or "
+                        "undecodable={column: replacement}",
+                        column=name,
+                        **locate(index),
+                    ) from error
         return decoded, failed
 
     def _batches(

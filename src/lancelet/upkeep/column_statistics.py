@@ -96,10 +96,10 @@ def stored_statistics(snapshot: Snapshot, name: str) -> tuple[Source, ColumnStat
         parts = [
             _from_zones(snapshot, each, field, with_deleted=True) for each in snapshot.fragments
         ]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    available = [part for part in parts if part is not None]
+    if len(available) < len(parts):
         return None
-    found = _summarize(snapshot, name, field, known, None)
+    found = _summarize(snapshot, name, field, available, None)
     if source is Source.ZONES_WITH_DELETED:
         found = replace(found, num_rows=int(snapshot.fragments.physical_rows.sum()))
     return source, found
