@@ -175,10 +175,10 @@ def upserted(step: Step) -> Rows:
     return dict.fromkeys((step.amount % 7, 900 + step.amount % 4), step.number)
 
 
-def effect_of(step: Step, told: Callable[[], Rows | None]) -> Effect:
+def effect_of(step: Step, reported: Callable[[], Rows | None]) -> Effect:
     """Return the effect of an operation on rows.
 
-    `told` are the rows of the version to restore, or the rows to change with their old values.
+    `reported` are the rows of the version to restore, or the rows to change with their old values.
     """
 
     def changes(apply: Callable[[Rows, Rows], Rows | None]) -> Effect:
@@ -213,11 +213,11 @@ def effect_of(step: Step, told: Callable[[], Rows | None]) -> Effect:
         case "overwrite":
             return lambda _read, _newest: new_rows(step)
         case "restore":
-            return lambda _read, _newest: told()
+            return lambda _read, _newest: reported()
         case "rewrite column" | "replace column" | "overlay":
-            return lambda _, newest: _rewritten(told() or {}, newest)
+            return lambda _, newest: _rewritten(reported() or {}, newest)
         case "delete in fragment":
-            return lambda _, newest: _deleted(told() or {}, newest)
+            return lambda _, newest: _deleted(reported() or {}, newest)
         case "stream batch":
             key = batch_key(step)
             return lambda _, newest: None if key in newest else {**newest, key: 0}
@@ -257,12 +257,12 @@ def open_table(
 def perform(
     step: Step,
     dataset: lancelet.LanceDataset,
-    told: list[Rows],
+    reported: list[Rows],
     reopen: Callable[[], lancelet.LanceDataset],
 ) -> None:
     """Run a step; the actor itself runs reads and restores.
 
-    Steps on single fragments add the rows that they change to `told`. `reopen` returns a handle of
+    Steps on single fragments add the rows that they change to `reported`. `reopen` returns a handle of
     another process.
     """
     condition = f"id % 5 = {step.amount % 5} AND id < {_BATCHES}"
@@ -271,7 +271,7 @@ def perform(
         case kind if kind in JOBS:
             _perform_job(step, dataset, condition)
         case kind if kind in FINE:
-            _perform_fine(step, dataset, told, reopen)
+            _perform_fine(step, dataset, reported, reopen)
         case "append":
             dataset.insert(table(new_rows(step), schema))
         case "delete":
@@ -323,16 +323,16 @@ def perform(
 def _perform_fine(
     step: Step,
     dataset: lancelet.LanceDataset,
-    told: list[Rows],
+    reported: list[Rows],
     reopen: Callable[[], lancelet.LanceDataset],
 ) -> None:
     match step.kind:
         case "rewrite column":
             fragment, meant = _rows_of_fragment(step, dataset)
-            told.append({key: v for key, v in meant.items() if is_meant(step, key)})
-            if not told[-1]:
+            reported.append({key: v for key, v in meant.items() if is_meant(step, key)})
+            if not reported[-1]:
                 return
-            changed = {key: v + 1 for key, v in told[-1].items()}
+            changed = {key: v + 1 for key, v in reported[-1].items()}
             metadata, fields, offsets = fragment.update_columns(
                 table(changed), "id", with_offsets=True
             )
@@ -345,18 +345,18 @@ def _perform_fine(
             lancelet.LanceDataset.commit(dataset, update, read_version=dataset.version)
         case "replace column":
             fragment, meant = _rows_of_fragment(step, dataset)
-            told.append(meant)
+            reported.append(meant)
             if meant:
                 values = pa.table(
                     {"v": [v + 1 for v in meant.values()]}, pa.schema([SCHEMA.field("v")])
                 )
                 dataset.replace_columns({fragment.fragment_id: values})
         case "overlay":
-            _overlay(step, dataset, told)
+            _overlay(step, dataset, reported)
         case "delete in fragment":
             fragment, meant = _rows_of_fragment(step, dataset)
-            told.append({key: v for key, v in meant.items() if is_meant(step, key)})
-            if not told[-1]:
+            reported.append({key: v for key, v in meant.items() if is_meant(step, key)})
+            if not reported[-1]:
                 return
             left = fragment.delete(f"id % 5 = {step.amount % 5} AND id < {_BATCHES}")
             delete = lancelet.LanceOperation.Delete(
@@ -388,8 +388,8 @@ def _perform_fine(
         case "stream batch":
             _commit_batch(step, dataset)
         case "any index":
-            known = [each for each in _INDICES if each[0] in dataset.schema.names]
-            column, kind = known[step.amount % len(known)]
+            present = [each for each in _INDICES if each[0] in dataset.schema.names]
+            column, kind = present[step.amount % len(present)]
             if column == "x":
                 dataset.create_index(column, kind, num_partitions=2)
             else:
@@ -408,7 +408,7 @@ def _rows_of_fragment(
     return fragment, dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
-def _overlay(step: Step, dataset: lancelet.LanceDataset, told: list[Rows]) -> None:
+def _overlay(step: Step, dataset: lancelet.LanceDataset, reported: list[Rows]) -> None:
     fragments = dataset.get_fragments()
     fragment = fragments[step.amount // 5 % len(fragments)]
     found = fragment.to_table(columns=["id", "v"], with_row_address=True)
@@ -417,7 +417,7 @@ def _overlay(step: Step, dataset: lancelet.LanceDataset, told: list[Rows]) -> No
         for row in zip(*(found[name].to_pylist() for name in found.column_names), strict=True)
         if is_meant(step, row[0])
     ]
-    told.append({key: v for key, v, _ in rows})
+    reported.append({key: v for key, v, _ in rows})
     if not rows:
         return
     name = f"{surroundings.new_uuid()}.lance"

@@ -191,12 +191,12 @@ def read_results() -> dict[str, dict[str, Any]]:
 def main() -> int:
     """Run the searches whose names contain an argument, or all, and record their counts."""
     is_missing = "--missing" in sys.argv
-    wanted = [each for each in sys.argv[1:] if each != "--missing"] or [""]
+    patterns = [each for each in sys.argv[1:] if each != "--missing"] or [""]
     results = read_results() if RESULTS.exists() else {}
     searches = [search for group in SEARCHES.values() for search in group]
     for search in searches:
-        is_wanted = any(part in search.name for part in wanted)
-        if not is_wanted or (is_missing and search.name in results):
+        is_selected = any(part in search.name for part in patterns)
+        if not is_selected or (is_missing and search.name in results):
             continue
         started = time.process_time()
         counts = search.run()
