@@ -262,8 +262,8 @@ def perform(
 ) -> None:
     """Run a step; the actor itself runs reads and restores.
 
-    Steps on single fragments add the rows that they change to `reported`. `reopen` returns a handle of
-    another process.
+    Steps on single fragments add the rows that they change to `reported`. `reopen` returns a handle
+    of another process.
     """
     condition = f"id % 5 = {step.amount % 5} AND id < {_BATCHES}"
     schema = dataset.schema
