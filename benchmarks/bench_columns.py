@@ -1,9 +1,8 @@
-"""Columns: adding, casting, joining, renaming and dropping them beside the reference.
+"""Compare columns with the reference: add, cast, join, rename and drop.
 
 python benchmarks/bench_columns.py [--scale 1.0] [--only add_sql ...]
 
-Both sides change copies of one table, and take back what they did before the next round, so each
-round does the same work.
+Both sides change copies of one table and undo each change, so that each round does the same work.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SCHEMA: Final = pa.schema([("n", pa.int64())])
 
 
 def main() -> None:
-    """Run the cases that were asked for, and save what they found."""
+    """Run the requested cases and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))

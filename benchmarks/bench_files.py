@@ -1,4 +1,4 @@
-"""Data files: scans, projections, takes, writes and sizes beside the reference and Parquet.
+"""Compare data files with the reference and Parquet: scans, projections, takes, writes, sizes.
 
 python benchmarks/bench_files.py [--scale 1.0] [--only scan take ...]
 """

@@ -1,14 +1,13 @@
-"""Scalar indices beside the reference: questions over one table, and builds.
+"""Compare scalar indices with the reference: queries of one table, and builds.
 
 python benchmarks/bench_indices.py [--scale 1.0] [--rounds 7]
 python benchmarks/bench_indices.py --parts builds memory --kinds BTREE NGRAM --rounds 1 --folder F
 
-A scale of 1 asks 5 million rows and builds indices of 20 million, of which those of lists and of
-pieces of text see a part. Questions are asked of the same table and the same index files, those of
-ours. `scan` rows compare ours with an index to ours without, so a ratio below 1 there says that an
-index was chosen that did not pay. How much memory a build takes is measured in a process of its
-own, from where it starts. Questions and builds are saved apart, so that each can be measured
-alone; tables that a folder has already are not written again.
+A scale of 1 queries 5 million rows and builds indices of 20 million; indices of lists and n-grams
+are built of a part. Both sides query the same table and the same index files, written by this
+library. `scan` rows compare queries with and without an index, so a ratio below 1 means that the
+chosen index was slower than a scan. The memory of a build is measured in its own process. Results
+of queries and builds are saved separately; existing tables in the folder are reused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ten thousand small ranges of a local file, beside one `os.pread` for each.
+"""Compare reads of ten thousand small ranges of a local file with one `os.pread` for each.
 
 python benchmarks/bench_io.py [--file-bytes 2147483648]
 """

@@ -1,4 +1,4 @@
-"""Native kernels beside their NumPy definitions, and beside a copy of the same bytes.
+"""Compare native kernels with their NumPy definitions and with a copy of the same bytes.
 
 python benchmarks/bench_kernels.py [--set x86-64-v3] [--only fsst ...]
 """
@@ -22,7 +22,7 @@ BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """The arguments of a kernel, and how many plain bytes it makes or takes."""
+    """The arguments of a kernel, and the number of decoded bytes."""
 
     kernel: str
     detail: str

@@ -1,4 +1,4 @@
-"""Compaction, cleanup and new columns beside the reference, on copies of the same tables.
+"""Compare compaction, cleanup and new columns with the reference, on copies of the same tables.
 
 python benchmarks/bench_maintenance.py [--scale 1.0] [--rounds 3]
 """
@@ -23,7 +23,7 @@ import lancelet as ours
 
 
 def main() -> None:
-    """Run all cases and save what was found."""
+    """Run all cases and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Updates and merges beside the reference: each run changes a fresh copy of one table.
+"""Compare updates and merges with the reference; each run changes a new copy of one table.
 
 Small changes follow each other on a table of each side, as they do in a table that is in use, once
 waiting for the disk and once written as the reference writes.

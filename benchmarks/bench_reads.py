@@ -1,9 +1,9 @@
-"""Few rows of many columns, of lists and of many fragments, and all of a wide table.
+"""Read a few rows of many columns, of lists and of many fragments, and all of a wide table.
 
 python benchmarks/bench_reads.py [--scale 1.0] [--only numbers lists fragments wide process]
 
-Each side reads the table that it wrote itself. A table that is "opened anew" is opened for each
-call; a handle is opened once. `process` streams a table in a process of its own, import and all.
+Each side reads the table that it wrote. "opened anew" cases open the table for each call; others
+use one handle. `process` streams a table in a new process, including imports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import lancelet as ours
 
 NUMBERS: Final = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8") * 2
 TAKES: Final = 64
-"""So many takes are prepared, each of other rows, and made one after the other."""
+"""The number of takes, each of other rows, that are prepared and then run sequentially."""
 
 STREAM: Final = (
     "import sys, time; import {module} as m; "
@@ -38,7 +38,7 @@ STREAM: Final = (
 
 
 def main() -> None:
-    """Run the cases that were asked for, and save what they found."""
+    """Run the requested cases and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
@@ -188,7 +188,7 @@ def _stream(module: str, table: Path) -> None:
 def _write(folder: Path, table: pa.Table, **options: Any) -> None:
     ours.write_dataset(table, folder / "ours", **options)
     reference.write_dataset(table, folder / "theirs", data_storage_version="2.2", **options)
-    # A file that was changed within the last tick of the clock cannot be told from a later one.
+    # A file changed within the last clock tick is not distinguishable from a later one.
     time.sleep(0.2)
 
 

@@ -1,11 +1,11 @@
-"""Spark jobs on Lance beside Spark's own Parquet: the same rows, in turn, in one session.
+"""Compare Spark jobs on Lance and on Spark's Parquet: the same rows, alternating, one session.
 
 python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5] [--tpch 1.0] [--only tpch]
 
 TPC-H's 22 queries are among the cases, at a scale of their own.
 
-Times are medians by the clock, since the work is done in other processes. A ratio below 1 means
-that Lance took less time; the last column is the most that is wanted. Results are saved for
+Times are medians of wall time, since the work runs in other processes. A ratio below 1 means that
+Lance took less time; the last column is the target. Results are saved for
 `benchmarks/report.py`.
 """
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tpch", type=float, default=1.0, help="scale of TPC-H; 0 leaves it out")
-    parser.add_argument("--only", default="", help="cases whose names begin so")
+    parser.add_argument("--only", default="", help="run cases with this prefix")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -93,12 +93,12 @@ def in_turn(
 
 
 def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
-    """Make the tables, and return what is compared: the targets are ratios of time."""
+    """Create the tables and return the cases; the targets are ratios of time."""
     rows, many = int(8_000_000 * scale), int(200_000 * scale)
     lance, parquet = f"{folder}/t.lance", f"{folder}/t.parquet"
     scalars = spark.range(0, rows, 1, 4).mapInArrow(make_scalars, SCALARS)
     wide = spark.range(0, many, 1, 4).mapInArrow(make_vectors, "id long, v array<float>")
-    # The rows are read from files, so that making them is not part of what is timed.
+    # The rows are read from files, so that creating them is not timed.
     scalars.write.parquet(f"{folder}/scalars")
     wide.write.parquet(f"{folder}/vectors")
     scalars, wide = spark.read.parquet(f"{folder}/scalars"), spark.read.parquet(f"{folder}/vectors")

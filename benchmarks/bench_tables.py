@@ -1,10 +1,9 @@
-"""Tables: opening, appending, deleting, filtering and taking rows beside the reference.
+"""Compare tables with the reference: open, append, delete, filter and take rows.
 
 python benchmarks/bench_tables.py [--scale 1.0] [--only open append ...]
 
-Both sides work on tables of their own making, or, where only reading is timed, on the very same
-table. A group of cases is one function in `GROUPS`; each yields its comparisons, so a new
-operation is a function and a line.
+Each side uses tables that it wrote, or both read the same table if only reads are timed. A group of
+cases is one function in `GROUPS`, which yields its comparisons.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SIDES: Final = (("ours", ours), ("theirs", reference))
 
 
 def main() -> None:
-    """Run the groups that were asked for, and save what they found."""
+    """Run the requested groups and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", nargs="*", default=list(GROUPS), choices=list(GROUPS))
@@ -70,7 +69,7 @@ def open_cases(folder: Path, scale: float) -> Iterator[Comparison]:
 
 
 def append_cases(folder: Path, scale: float) -> Iterator[Comparison]:
-    """Append a few rows again and again; the last of 500 should cost what the first did."""
+    """Append a few rows repeatedly; the last of 500 appends should cost as much as the first."""
     rows = pa.table({"id": range(10), "text": [f"row {i}" for i in range(10)]})
     tables = {name: str(folder / name) for name, _ in SIDES}
     for name, module in SIDES:
@@ -230,7 +229,7 @@ def small_change_cases(folder: Path, scale: float) -> Iterator[Comparison]:
 
 
 def question_cases(folder: Path, scale: float) -> Iterator[Comparison]:
-    """Ask a small table by SQL, and what was inserted since its first version."""
+    """Query a small table by SQL, and the rows inserted since its first version."""
     path = str(folder / "asked")
     ours.write_dataset(_keyed(max(1_000, int(10_000 * scale))), path, enable_stable_row_ids=True)
     ours.write_dataset(_keyed(10), path, mode="append")
@@ -273,7 +272,7 @@ def _keyed(count: int) -> pa.Table:
 
 
 def _table_of_versions(path: Path, versions: int) -> str:
-    """Make a table by as many commits as it is to have versions."""
+    """Create a table with one commit per version."""
     table = ours.write_dataset(pa.table({"id": [1]}), str(path), storage_options=_NO_SYNC)
     for version in range(1, versions):
         table.update_config({"round": str(version)})
@@ -281,7 +280,7 @@ def _table_of_versions(path: Path, versions: int) -> str:
 
 
 def _table_of_fragments(path: Path, fragments: int, *, rows: int = 1) -> str:
-    """Make a table whose fragments all name the same file, which is as good for what is timed."""
+    """Create a table whose fragments all refer to the same file."""
     table = pa.table({"id": range(rows), "text": [f"row {i}" for i in range(rows)]})
     first = ours.write_dataset(table, str(path), storage_options=_NO_SYNC)
     (fragment,) = (piece.metadata for piece in first.get_fragments())

@@ -1,13 +1,13 @@
-"""Text indices beside the reference: building them, and searching rare and frequent words.
+"""Compare text indices with the reference: builds, and searches of rare and frequent words.
 
 python benchmarks/bench_text.py [--scale 1.0] [--rows N] [--rounds 5]
 python benchmarks/bench_text.py --folder FOLDER --parts tables builds
 python benchmarks/bench_text.py --folder FOLDER --parts queries
 
-Each side builds its index in a process of its own, whose time and peak of memory are measured.
-Where the package tantivy is installed its times stand beside, as a yardstick: a library for texts
-alone, asked for the same best documents and one stored number of each. Tables and indices stay in
-a folder that is given, so that parts can be measured one after the other.
+Each side builds its index in its own process, of which time and peak memory are measured. If the
+package tantivy is installed, it is measured as well: a library for texts only, which returns the
+same best documents and one stored number of each. With a folder, tables and indices remain there,
+and parts can be measured separately.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ OPTIONS = {"with_position": True, "stem": False, "remove_stop_words": False}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--rows", type=int, help="how many texts, in place of a scale of 500,000")
+    parser.add_argument(
+        "--rows", type=int, help="the number of texts, instead of a scale of 500,000"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--folder", type=Path, help="where tables are kept, else nowhere")
+    parser.add_argument("--folder", type=Path, help="the folder for tables; by default temporary")
     arguments = parser.parse_args()
     count = arguments.rows or int(ROWS * arguments.scale)
     print(HEADER)
@@ -101,7 +103,7 @@ def queries(folder: Path, count: int, rounds: int) -> None:
     save("text", found, extra, RESULTS)
 
 
-# What `getrusage` says of a new process begins with the peak of the one that started it.
+# The peak memory of a new process in `getrusage` starts with that of its parent.
 BUILD = """
 import re, sys, time
 module = __import__(sys.argv[1])
@@ -114,7 +116,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) /
 
 
 def build(module: str, path: Path) -> tuple[Timing, float]:
-    """Return how long a process takes to build an index, and how many megabytes at most."""
+    """Return the time and the peak memory in megabytes of a process that builds an index."""
     options = ", ".join(f"{name}={value!r}" for name, value in OPTIONS.items())
     program = [sys.executable, "-c", BUILD.format(options=options), module, str(path)]
     done = subprocess.run(program, check=True, capture_output=True, text=True)
@@ -123,7 +125,7 @@ def build(module: str, path: Path) -> tuple[Timing, float]:
 
 
 def build_yardstick(folder: Path) -> float:
-    """Return what an index of the same texts takes tantivy, in milliseconds of CPU."""
+    """Return the CPU time of tantivy to build an index of the same texts, in milliseconds."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()
@@ -145,7 +147,7 @@ def build_yardstick(folder: Path) -> float:
 
 
 def search_yardstick(folder: Path) -> dict[str, float]:
-    """Return what the same queries take tantivy, in milliseconds of CPU."""
+    """Return the CPU time of tantivy for the same queries, in milliseconds."""
     import tantivy
 
     index = tantivy.Index.open(str(folder / "tantivy"))

@@ -1,17 +1,17 @@
-"""Nearest vectors beside the reference: queries of one index by both, exact search, builds.
+"""Compare vector search with the reference: queries of one index, exact search, builds.
 
 python benchmarks/bench_vectors.py [--rows 50000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
 python benchmarks/bench_vectors.py --rows 500000 --kinds IVF_PQ IVF_HNSW_SQ --folder FOLDER
 python benchmarks/bench_vectors.py --rows 200000 --dims 768 --parts builds queries
 
-Parts are `builds`, `queries`, `memory` and `curves`. Tables are kept in a folder that is given, one
-for each kind with its index, so that parts can be measured one after the other: without `builds`,
-what is there is searched.
+Parts are `builds`, `queries`, `memory` and `curves`. With a folder, the tables remain there, one
+for each index kind, and parts can be measured separately: without `builds`, existing tables are
+used.
 
-Vectors lie in clusters. Both search the same files, those of the reference, with the same number
-of partitions, so that recall is the same; it is printed. A case is 20 queries. What more recall
-costs is drawn into `vectors.svg`, with faiss and hnswlib beside where they are installed (group
-`bench`). How much memory a build takes is measured in a process of its own.
+Vectors form clusters. Both sides search the same files, written by the reference, with the same
+number of partitions, so that recall is the same; it is printed. A case is 20 queries. `vectors.svg`
+shows the cost of recall, also for faiss and hnswlib if they are installed (group `bench`). The
+memory of a build is measured in its own process.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ print(int(lines["VmHWM"].split()[0]) // 1024)
 
 
 def main() -> None:
-    """Run all cases and save what was found."""
+    """Run all cases and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=USUAL[0])
     parser.add_argument("--dims", "--dimension", dest="dimension", type=int, default=USUAL[1])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--folder", type=Path, help="where tables are kept, else nowhere")
+    parser.add_argument("--folder", type=Path, help="the folder for tables; by default temporary")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     print(HEADER)
@@ -126,12 +126,12 @@ def table_of(folder: Path, kind: str, arguments: argparse.Namespace) -> str:
 
 
 def options_of(kind: str, dimension: int) -> dict[str, Any]:
-    """Return what an index of a kind is asked for."""
+    """Return the arguments of an index kind."""
     return {"num_sub_vectors": dimension // 8} if kind.endswith("PQ") else {}
 
 
 def peaks_of(folder: Path, kind: str, arguments: argparse.Namespace) -> dict[str, int]:
-    """Return how many MiB each takes to build an index, files that are mapped included."""
+    """Return the memory in MiB of each side to build an index, including mapped files."""
     options = json.dumps(options_of(kind, arguments.dimension))
     given = [table_of(folder, kind, arguments), kind, options]
     found = {}
@@ -193,7 +193,7 @@ def yardsticks(
 
 
 def one_by_one(find: Callable[[Any], Any], queries: Any) -> list[list[int]]:
-    """Return the rows nearest to each query, one search after the other."""
+    """Return the rows nearest to each query, searched sequentially."""
     return [find(query).tolist() for query in queries]
 
 
@@ -275,7 +275,7 @@ def search(
 
 
 def built(module: Any, *, path: str, kind: str, options: dict[str, Any]) -> None:
-    """Build an index in place of the one there is."""
+    """Build an index that replaces the existing one."""
     module.dataset(path).create_index("v", kind, replace=True, **options)
 
 

@@ -1,14 +1,12 @@
-"""What verification costs: the same reads with it off, sampled and full.
+"""Measure the cost of verification: the same reads with it off, sampled and full.
 
     python benchmarks/bench_verify.py [--scale 1.0]
 
-A block is verified once in a process, so everything is measured as if the process had just started
-("first": all that is known of files is forgotten) and with a reader that has read the rows before
-("again"). Modes take turns, so that a noisy machine is noisy for all of them. Values that are not
-compressed are not even touched by a scan of a mapped file; there, what verification costs is what
-it costs to look at the bytes at all. So scans are measured too whose values are added up ("used"),
-first and where the system has none of the file in memory ("from disk": wall time, which is mostly
-the disk's).
+A block is verified once per process, so everything is measured with empty caches ("first") and
+with a reader that has read the rows before ("again"). Modes alternate, so that noise affects all.
+A scan of a mapped file does not access uncompressed values, and the cost of verification is then the
+cost of the first access. Scans that sum the values ("used") are therefore measured too, first and
+without the file in the page cache ("from disk": wall time, mostly of the disk).
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ def cases(path: Path, num_rows: int) -> dict[str, Case]:
 
 
 def used(table: pa.Table) -> object:
-    """Look at every value."""
+    """Access every value."""
     for chunk in table["x"].chunks:
         values = chunk.flatten() if pa.types.is_fixed_size_list(chunk.type) else chunk
         if pa.types.is_string(values.type):
@@ -105,7 +103,7 @@ def costs(case: Case, path: Path, *, from_disk: bool) -> dict[str, float]:
 
 
 def block_costs() -> dict[str, dict[str, float]]:
-    """Return, by the size of a block, what a scan and a take hash and what the table takes."""
+    """Return, by block size, the bytes that a scan and a take hash, and the size of the table."""
     data = np.random.default_rng(1).integers(0, 256, HASHED_BYTES, np.uint8)
     found = {}
     print(f"{'block':<10} {'scan GB/s':>10} {'take of 1000, ms':>18} {'of the file':>12}")

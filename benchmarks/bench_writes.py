@@ -1,4 +1,4 @@
-"""Writing: numbers, lineitem, strings, nested lists and wide tables beside the reference.
+"""Compare writes with the reference: numbers, lineitem, strings, nested lists, wide tables.
 
 python benchmarks/bench_writes.py [--scale 1.0] [--only numbers wide500 ...] [--kinds file table]
 
@@ -66,7 +66,7 @@ def strings(rows: int) -> pa.Table:
 
 
 def random_and_real(rows: int) -> pa.Table:
-    """Sixteen columns, half of them random bits, half of them as they are found in tables."""
+    """Sixteen columns, half of them random bits, half of them typical."""
     random = np.random.default_rng(columns.SEED)
     made: dict[str, Any] = {
         f"random{i}": random.integers(-(1 << 63), (1 << 63) - 1, rows) for i in range(4)
@@ -100,7 +100,7 @@ def random_bits(rows: int) -> pa.Table:
 
 
 def real(rows: int) -> pa.Table:
-    """Sixteen columns as they are found in tables: people, times, money, states, few values."""
+    """Sixteen typical columns: people, times, money, states, few values."""
     random = np.random.default_rng(columns.SEED)
     first = random.integers(0, 300, rows).tolist()
     last = random.integers(0, 1000, rows).tolist()
@@ -139,11 +139,11 @@ FRAMES: Final[dict[str, Callable[[pa.Table], Any]]] = {
     "polars": pl.from_arrow,
     "dicts": lambda table: table.to_pylist(),
 }
-"""What makes each kind of frame."""
+"""The functions that create each kind of frame."""
 
 
 def wide(num_columns: int) -> Callable[[int], pa.Table]:
-    """Return what makes a table of so many columns: integers, floats, categories and ids."""
+    """Return a function that creates a table of integers, floats, categories and ids."""
 
     def make(rows: int) -> pa.Table:
         random = np.random.default_rng(columns.SEED)
@@ -173,7 +173,7 @@ SHAPES: Final[dict[str, tuple[int, Callable[[int], pa.Table]]]] = {
     "wide1000": (1000, wide(1000)),
     "wide10000": (100, wide(10_000)),
 }
-"""The rows of each table, and what makes it."""
+"""The rows of each table, and the function that creates it."""
 
 
 def write_file(module: Any, path: Path, table: pa.Table) -> None:
@@ -202,7 +202,7 @@ def write_tables(folder: Path, rows: Any, label: str) -> Comparison:
 def cases(
     name: str, folder: Path, scale: float, kinds: list[str]
 ) -> tuple[list[Comparison], dict[str, float]]:
-    """Compare both sides at one shape, and how many times smaller their files are."""
+    """Compare both sides and the sizes of their files for one shape."""
     rows, make = SHAPES[name]
     table = make(max(100, int(rows * scale)))
     label = f"{name}, {table.num_columns:,} x {table.num_rows:,}"
@@ -230,7 +230,7 @@ def cases(
 
 
 def main() -> None:
-    """Run the shapes that were asked for, and save what they found."""
+    """Run the requested shapes and save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", nargs="*", default=list(SHAPES), choices=list(SHAPES))

@@ -58,7 +58,7 @@ HEADER = (
 
 
 def measure(work: Callable[[], object]) -> Timing:
-    """Run once and return what it took."""
+    """Run once and return the time and memory."""
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
@@ -109,7 +109,7 @@ def compare(
 
 
 def drop_from_page_cache(path: Path) -> None:
-    """Ask the system to forget the pages of a file or of a folder of files."""
+    """Drop the pages of a file or of a folder of files from the page cache."""
     for file in [path] if path.is_file() else sorted(path.rglob("*")):
         if file.is_file():
             descriptor = os.open(file, os.O_RDONLY)

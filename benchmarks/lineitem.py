@@ -45,7 +45,7 @@ _FIRST_DAY, _LAST_DAY, _CURRENT_DAY = 8035, 10_440, 9298
 
 
 def lineitem(rows: int) -> pa.Table:
-    """Return so many rows; about 6 million are those of scale factor 1."""
+    """Return `count` rows; scale factor 1 has about 6 million."""
     random = np.random.default_rng(SEED)
     orders = rows // 4 + 8
     lines = random.integers(1, 8, orders)

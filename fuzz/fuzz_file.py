@@ -1,10 +1,10 @@
 """Coverage-guided fuzzing of the data file readers.
 
-Whatever the bytes, opening and reading a file ends in values that Arrow finds valid or in a
-`CorruptDataError`, `UnsupportedError` or `NotFoundError` (of a blob beside the file); never in a
-crash, a hang, another exception or gigabytes of memory. Bits that make a decimal too large for its
-type, or a time longer than a day, are values like others: they break nothing that reads them.
-Checksums are left out, since they would refuse every mutation before any decoder sees it.
+Opening and reading any bytes as a file returns valid Arrow values or raises `CorruptDataError`,
+`UnsupportedError` or `NotFoundError` (for a blob in another file). It never crashes, hangs, raises
+another exception or uses gigabytes of memory. Decimals too large for their type and times longer
+than a day are accepted as values. Files have no checksums, which would reject every mutation before
+a decoder reads it.
 
     python fuzz/fuzz_file.py -max_total_time=60 NEW_FINDINGS_FOLDER fuzz/corpus/file
 """

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of manifest files.
 
-Whatever the bytes, they end as a manifest with its fragments, indices and transaction, or in a
+Parsing any bytes returns a manifest with its fragments, indices and transaction, or raises
 `CorruptDataError` or `UnsupportedError`.
 
     python fuzz/fuzz_manifest.py -max_total_time=60 NEW_FINDINGS_FOLDER fuzz/corpus/manifest
@@ -27,7 +27,7 @@ with atheris.instrument_imports(include=["lancelet"]):
 
 
 def check_one_input(data: bytes) -> None:
-    """The fuzzer's entry: what can be parsed can be written, and parsed again."""
+    """Test one input: a manifest that can be parsed can be written and parsed again."""
     source = np.frombuffer(data, np.uint8)
 
     def fetch(wanted):

@@ -1,9 +1,8 @@
-"""Coverage-guided fuzzing of all that a table is read from: indices, refs, logs, and so on.
+"""Coverage-guided fuzzing of all kinds of files of a table: indices, refs, logs, and so on.
 
-Files of one kind are changed so that all around the change is whole, as
-`tests/property/test_hostile_bytes.py` changes them, and the table that has them is asked what
-reads them. Whatever the bytes, each answer is a value or an error of ours, and takes no more memory
-and processor time than the table can need.
+A file of one kind is replaced, with valid checksums and sizes around it, as in
+`tests/property/test_hostile_bytes.py`, and operations that read it are run. Each returns a value or
+raises an error of this library, within limits of memory and CPU time.
 
     python fuzz/fuzz_table.py manifest -max_total_time=60 NEW_FINDINGS_FOLDER
 
@@ -40,9 +39,9 @@ HOSTILE = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(HOSTILE)
 
 CPU_SECONDS = 10
-"""What an answer may take; those of whole files take some hundredths."""
+"""The CPU seconds of an operation; undamaged files take some hundredths."""
 GROWN_BYTES = 192 << 20
-"""By how much an input may raise the memory of the process, beside a multiple of what is read."""
+"""The memory that an input may add to the process, besides a multiple of the bytes read."""
 ASKED = {
     "data file": ("rows", "some", "words"),
     "index": ("key", "range", "runs", "labels", "words", "text", "nearest"),
@@ -52,7 +51,7 @@ ASKED = {
     "tag": ("tag",),
     "branch": ("branch",),
 }
-"""What is asked of a table of a kind, by how its name begins; of all others the shard."""
+"""The operations on a table of each kind, by the prefix of its name; for others those of a shard."""
 COLUMNS = {"k": ("key", "range"), "runs": ("runs",), "l": ("labels",), "s": ("words", "text")}
 
 
@@ -87,7 +86,7 @@ class Target:
         return [bytes([n]) + self.objects[file] for n, file in enumerate(self.files)]
 
     def check(self, data: bytes) -> None:
-        """Ask everything of the table in which a file is another."""
+        """Run all operations on the table with a replaced file."""
         if not data:
             return
         MemoryStore.renew("fuzz")

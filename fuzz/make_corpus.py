@@ -155,7 +155,7 @@ def manifests() -> dict[str, bytes]:
 
 
 def main(folder: Path) -> None:
-    """Write the corpus and say how large it is."""
+    """Write the corpus and print its size."""
     for target, files in (("file", data_files()), ("manifest", manifests())):
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

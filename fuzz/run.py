@@ -1,4 +1,4 @@
-"""Fuzz every reader, one after the other, and say how many inputs each was given.
+"""Fuzz every reader and print the number of inputs of each.
 
     python fuzz/run.py --seconds 600              shared by all readers
     python fuzz/run.py --seconds 60 index         shared by the readers of indices
@@ -62,7 +62,7 @@ def corpus(name: str) -> list[str]:
 
 
 def main() -> None:
-    """Fuzz what is asked for."""
+    """Fuzz the requested readers."""
     parser = argparse.ArgumentParser(prog="python fuzz/run.py")
     parser.add_argument("--seconds", type=int, default=600, help="for all readers together")
     parser.add_argument("--record", action="store_true", help="add the counts to the records")

@@ -1,7 +1,7 @@
-"""Write CHANGELOG.md: the released versions, and what the fragments in `changes/` say of the next.
+"""Write CHANGELOG.md from the released versions and the fragments in `changes/`.
 
     python tools/build_changelog.py            write it
-    python tools/build_changelog.py --check    fail if it is not what the fragments say
+    python tools/build_changelog.py --check    fail if it is out of date
 
 A fragment is a file of sentences, one paragraph for each change, named by its subject. On a release
 its section is given the version's number by hand, and the fragments are deleted.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
-HEAD = "# Changes\n\nWhat each release means for those who use it.\n"
+HEAD = "# Changes\n\nThe summary of each release.\n"
 NEXT = "## Next release"
 
 
@@ -30,7 +30,7 @@ def changelog(fragments: dict[str, str], released: str) -> str:
 
 
 def released_sections(text: str) -> str:
-    """Return the part of CHANGELOG.md that tells of released versions."""
+    """Return the released versions of CHANGELOG.md."""
     after = text.partition(NEXT)[2]
     head, mark, rest = after.partition("\n## ")
     return f"\n## {rest}" if mark and head else ""

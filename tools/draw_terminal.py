@@ -1,4 +1,4 @@
-"""Draw the picture of the command line that the guide shows, of what the commands print.
+"""Draw the picture of the command line in the guide from the output of the commands.
 
     python tools/draw_terminal.py
 
@@ -42,7 +42,7 @@ class Terminal(io.StringIO):
     """What takes output as a terminal does."""
 
     def isatty(self) -> bool:
-        """Say that somebody looks."""
+        """Claim to be a terminal."""
         return True
 
 
@@ -63,7 +63,7 @@ def fill(folder: Path) -> None:
 
 
 def printed() -> str:
-    """Return what the commands print on a terminal, each behind its prompt."""
+    """Return the terminal output of the commands, each after its prompt."""
     shown = []
     before = Path.cwd()
     with (

@@ -390,7 +390,7 @@ def source_hash(node: ast.FunctionDef) -> str:
 
 
 def proposals(root: Path = ROOT) -> list[Mutant]:
-    """Return all mutants in the order in which they are run."""
+    """Return all mutants in order of execution."""
     files = sorted({path for form in SCOPE for path in (root / PACKAGE).glob(form)})
     found: list[Mutant] = []
     for path in files:
@@ -729,14 +729,14 @@ def show(record: Record) -> str:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the requested mutants."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument(
         "--budget", type=float, default=TESTS_SECONDS, help="seconds of the tests of a mutant"
     )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
-    parser.add_argument("--commit", help="a commit to test in place of the working tree")
+    parser.add_argument("--commit", help="a commit to test instead of the working tree")
     parser.add_argument("--only", default="", help="how the files of the mutants begin")
     parser.add_argument("--again", action="store_true", help="run the survivors")
     parser.add_argument("--measure", nargs="*", help="tests whose calls are measured again")

@@ -1,7 +1,6 @@
-"""Make sure that programs are there which tests need: `python tools/provide.py browser model`.
+"""Install programs that tests need: `python tools/provide.py browser model`.
 
-On Debian and its like they are installed from its packages where this may be done; elsewhere they
-must be there already.
+On Debian and Ubuntu, root installs their packages; elsewhere they must be installed already.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ PROGRAMS = {
     "model": {"spin": "spin", "cc": "gcc"},
     "arm": {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"},
 }
-"""What each kind of tests needs on the path, and the packages that have it."""
+"""The programs that each kind of tests needs, and their packages."""
 
 
 def main() -> int:
-    """Install what is missing, or say what to install."""
+    """Install missing programs, or print the packages to install."""
     needed = {name: package for kind in sys.argv[1:] for name, package in PROGRAMS[kind].items()}
     packages = [package for name, package in needed.items() if shutil.which(name) is None]
     if not packages:

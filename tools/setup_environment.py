@@ -26,7 +26,7 @@ BUILD_TOOLS = ["cmake>=3.24", "ninja"]
 
 
 def requirements(groups: list[str], extras: list[str]) -> list[str]:
-    """Return what pyproject.toml asks for: build, run, and the named groups and extras."""
+    """Return the requirements of pyproject.toml: build, run, and the named groups and extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [
         *project["build-system"]["requires"],

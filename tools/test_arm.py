@@ -2,7 +2,7 @@
 
     build/arm/native     the kernels, cross-compiled
     build/arm/root       Debian's Python and its libraries for arm64, unpacked and not installed
-    build/arm/site       wheels for aarch64 of what the tests import
+    build/arm/site       wheels for aarch64 of the packages that tests import
     build/arm/package    the package with these kernels
 
 Nothing outside of `build/arm` changes. It needs a Debian or Ubuntu with the programs that
@@ -32,7 +32,7 @@ from build import PACKAGE, compile_module  # noqa: E402
 
 
 def main() -> int:
-    """Build what is missing, and run the tests that are named, by default all of the kernels."""
+    """Build missing parts and run the given tests, by default those of the kernels."""
     tests = sys.argv[1:] or ["tests/unit/kernels"]
     options = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
     compile_module(
@@ -89,7 +89,7 @@ def unpack_python() -> None:
 
 
 def fetch_wheels(version: str) -> None:
-    """Install wheels for aarch64 of what the package and the tests import."""
+    """Install wheels for aarch64 of the imported packages."""
     site = BUILD / "site"
     if site.exists():
         return
@@ -104,7 +104,7 @@ def fetch_wheels(version: str) -> None:
 
 
 def run(*command: str, cwd: Path) -> str:
-    """Run a program and return what it prints."""
+    """Run a program and return its output."""
     result = subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{' '.join(command[:3])} failed:\n{result.stderr}")

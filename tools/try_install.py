@@ -25,7 +25,7 @@ def try_install(*, pure: bool) -> None:
         venv.create(folder, with_pip=True)
         python = Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python"
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # Outside the checkout, so that what is imported is what was installed.
+        # Outside the checkout, so that the installed package is imported.
         run = {"env": environment, "cwd": folder}
         subprocess.run([*pip, str(ROOT)], check=True, **run)
         program = [str(python), str(ROOT / "tools" / "try_wheel.py")]
@@ -33,7 +33,7 @@ def try_install(*, pure: bool) -> None:
 
 
 def main() -> int:
-    """Try what was asked for."""
+    """Run the requested installations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pure", action="store_true", help="only without a compiler")
     if not parser.parse_args().pure:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 def main() -> None:
-    """Run the program and say what ran it."""
+    """Run the program and print the kernels in use."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     kernels = parser.add_mutually_exclusive_group()
     kernels.add_argument("--native", action="store_true")
