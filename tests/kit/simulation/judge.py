@@ -67,6 +67,13 @@ def vector_of(key: int) -> list[float]:
     return [float(key), *(float(key >> bit & 1) for bit in range(7))]
 
 
+class FilesRemovedError(Exception):
+    """A writer paused for a week, a cleanup deleted its files, and it published a version of them.
+
+    The writer is told so, and the version must be replaced; the history ends there.
+    """
+
+
 class ViolationError(AssertionError):
     """The history violated a guarantee."""
 
@@ -83,6 +90,7 @@ class Version:
     """The versions that created and last updated each row, by key."""
     added: Mapping[str, Mapping[int, int | None]] = field(default_factory=dict)
     """The values of added columns by key."""
+    published_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +103,7 @@ class Doing:
     since: int = 0
     """The version that its handle had read when it began."""
     published: list[int] = field(default_factory=list)
+    began_ns: int = 0
 
 
 def unchanged(read: Rows, newest: Rows) -> Rows:
@@ -121,6 +130,9 @@ class Judge:
         self._born: dict[str, dict[int, tuple[int, int]]] = {}
         """The key and the creating version of each row id of a table, also of removed versions."""
         self._fragments: dict[object, _Found] = {}
+        self._created_ns: dict[str, int] = {}
+        self._removed_old: set[str] = set()
+        """Files that were deleted a week after they were written."""
 
     # --- requests of the store --------------------------------------------------------------
 
@@ -134,6 +146,7 @@ class Judge:
             return
         root, folder, rest = found.groups()
         is_delete = request.operation == "delete"
+        self._note_age(request.path, is_delete=is_delete)
         if folder == "_versions":
             name = parse_manifest_name(rest)
             if name is None or name.staging_id is not None or name.version >= 1 << 62:
@@ -145,7 +158,18 @@ class Judge:
         elif folder == "_refs" and not is_delete:
             self._referred(request.path)
         elif is_delete:
-            self._check_unneeded(request.path)
+            self._check_unneeded(actor, request.path)
+
+    def _now_ns(self) -> int:
+        return 0 if self.machine is None else self.machine.course.now_ns
+
+    def _note_age(self, path: str, *, is_delete: bool) -> None:
+        """Note files that are deleted at an age at which cleanups may delete them."""
+        now = self._now_ns()
+        if not is_delete:
+            self._created_ns.setdefault(path, now)
+        elif now - self._created_ns.get(path, now) >= _WEEK_NS:
+            self._removed_old.add(path)
 
     def _recorded(self, actor: Actor | None, request: Request) -> None:
         root, _, number = request.path.removeprefix(f"{DATABASE}/").rpartition("/")
@@ -188,6 +212,7 @@ class Judge:
                 self._check_lineage(doing, history[newest], version, number)
                 _check_added(doing, history, version)
         self._check_births(root, version)
+        version.published_ns = self._now_ns()
         history[number] = version
 
     def _check_effect(
@@ -286,10 +311,16 @@ class Judge:
         if version is None or not version.is_there:
             raise ViolationError(f"tag {name} has version {number} of {root}, which is not there")
 
-    def _check_unneeded(self, path: str) -> None:
+    def _check_unneeded(self, actor: Actor | None, path: str) -> None:
+        doing = None if actor is None else actor.about
+        began_ns = doing.began_ns if isinstance(doing, Doing) else 0
         for root, history in self.histories.items():
             for number, version in history.items():
                 if version.is_there and path in version.needs:
+                    # A known gap: the writer paused for a week, and the cleanup after its last
+                    # look at the versions; see docs/how_it_is_tested.md.
+                    if path in self._removed_old and version.published_ns > began_ns:
+                        raise FilesRemovedError
                     raise ViolationError(
                         f"{path} was deleted, which version {number} of {root} needs"
                     )
@@ -302,7 +333,7 @@ class Judge:
 
     def begin(self, actor: Actor, name: str, root: str, effect: Effect | None) -> Doing:
         """Record the next operation of an actor."""
-        actor.about = doing = Doing(name, root, effect)
+        actor.about = doing = Doing(name, root, effect, began_ns=self._now_ns())
         return doing
 
     def ended(
@@ -445,11 +476,13 @@ class Judge:
         row_ids: dict[int, int] = {}
         lineage: dict[int, tuple[int, int]] = {}
         added: dict[str, dict[int, int | None]] = {}
+        uri = f"memory://{BUCKET}/{root}"
         try:
-            table = lancelet.dataset(
-                f"memory://{BUCKET}/{root}", version=number, session=self.session
-            )
-            snapshot = table._handle.snapshot
+            table = lancelet.dataset(uri, version=number, session=self.session)
+        except LanceletError as error:
+            raise ViolationError(f"version {number} of {root} cannot be read: {error!r}") from error
+        snapshot = table._handle.snapshot
+        try:
             names = tuple(table.schema.names)
             added = {name: {} for name in names if name.startswith("c")}
             columns = [*names, *_LINEAGE] if self.stable_row_ids else list(names)
@@ -469,11 +502,15 @@ class Judge:
                 for name, values in added.items():
                     values.update(zip(found.rows, found.added[name], strict=True))
         except LanceletError as error:
+            if isinstance(error, NotFoundError) and _needs(snapshot) & self._removed_old:
+                raise FilesRemovedError from error
             raise ViolationError(f"version {number} of {root} cannot be read: {error!r}") from error
         if len(set(row_ids.values())) < len(row_ids):
             raise ViolationError(f"two rows of version {number} have one row id: {row_ids}")
         return Version(rows, row_ids, _needs(snapshot), lineage=lineage, added=added)
 
+
+_WEEK_NS: Final = 7 * 24 * 3600 * 10**9
 
 _LINEAGE: Final = ("_row_created_at_version", "_row_last_updated_at_version")
 

@@ -23,7 +23,7 @@ from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
 from tests.kit.simulation import shards
 from tests.kit.simulation.drive import DriveWithoutLinks
-from tests.kit.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
+from tests.kit.simulation.judge import BUCKET, MAIN, Doing, FilesRemovedError, Judge, Rows
 from tests.kit.simulation.machine import (
     Actor,
     Fate,
@@ -303,6 +303,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     machine.trace = report.trace if traced else None
     judge.stable_row_ids = scenario.stable_row_ids
     judge.allows_missing_files = scenario.seed >= _FINE_FROM
+    judge.machine = machine
     MemoryStore.reset(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
     options = {"manifest_store": "sqlite:simulated"} if scenario.has_records else None
@@ -341,6 +342,8 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
                 judge.at_the_end(
                     lambda root, version: open_table(root, session, version, options=options)
                 )
+        except FilesRemovedError:
+            pass  # The history ends.
         except Exception as error:  # noqa: BLE001 - told to the caller
             report.violation = error
     report.steps = machine.steps
