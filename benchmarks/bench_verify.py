@@ -4,9 +4,9 @@
 
 A block is verified once per process, so everything is measured with empty caches ("first") and
 with a reader that has read the rows before ("again"). Modes alternate, so that noise affects all.
-A scan of a mapped file does not access uncompressed values, and the cost of verification is then the
-cost of the first access. Scans that sum the values ("used") are therefore measured too, first and
-without the file in the page cache ("from disk": wall time, mostly of the disk).
+A scan of a mapped file does not access uncompressed values, and verification then costs the first
+access. Scans that sum the values ("used") are therefore measured too, first and without the file in
+the page cache ("from disk": wall time, mostly of the disk).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ ASKED = {
     "tag": ("tag",),
     "branch": ("branch",),
 }
-"""The operations on a table of each kind, by the prefix of its name; for others those of a shard."""
+"""The operations by the prefix of the name of a table; for others those of a shard."""
 COLUMNS = {"k": ("key", "range"), "runs": ("runs",), "l": ("labels",), "s": ("words", "text")}
 
 

@@ -304,7 +304,7 @@ def test_dry_runs_of_clones_report_their_version(tmp_path, name):
     before = {path: path.read_bytes() for path in files(tmp_path)}
     report = change(dataset, to, dry_run=True)
     after = {path: path.read_bytes() for path in files(tmp_path)}
-    # What workers wrote for a commit to come lies there before it is tried.
+    # Files written by workers for a later commit exist before it is tried.
     prepared = {"commit", "commits", "segments", "compacted"}
     assert after == before or (name in prepared and after.items() >= before.items())
     assert (report.operation, report.rows, report.files) == (operation, rows, num_files)
@@ -366,7 +366,7 @@ LOOKING = {
     },
     Compaction: {"plan"},
 }
-"""What changes nothing: it looks, or says how something else is to be done."""
+"""Methods that change nothing: they read, or describe another operation."""
 FILES_ALONE = {
     *("create_index_uncommitted", "merge_existing_index_segments", "merge_index_metadata"),
     *("execute_uncommitted", "execute_uncommitted_batches"),
@@ -374,8 +374,8 @@ FILES_ALONE = {
 """What writes files that no version lists, for a commit, which can be tried."""
 OTHERS = {
     "replace_schema",  # always refused
-    "merge_insert",  # returns a builder, whose `execute` can be tried
-    "mem_wal_writer",  # becomes the writer of a shard, which is what it is for
+    "merge_insert",  # returns a builder with `execute(dry_run=True)`
+    "mem_wal_writer",  # becomes the writer of a shard
 }
 
 

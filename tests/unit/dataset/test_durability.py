@@ -13,7 +13,7 @@ ROWS = pa.table({"x": [1, 2, 3]})
 
 @pytest.fixture
 def flushes(monkeypatch):
-    """What was flushed so far."""
+    """The flushed files and folders so far."""
     found, flush = [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: found.append(handle) or flush(handle))
     return found

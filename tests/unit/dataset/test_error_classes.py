@@ -79,7 +79,7 @@ def test_the_class_is_the_one_of_the_reference(tmp_path, wrong):
 
 @pytest.mark.parametrize("name", ["_rowid", "_rowaddr", "_row_created_at_version"])
 def test_no_column_is_renamed_to_one_of_rows(name):
-    """The reference lets it, and cannot tell the two apart afterwards."""
+    """The reference permits it, and the two are then indistinguishable."""
     dataset = lancelet.write_dataset(ROWS, "memory://renamed")
     with pytest.raises(ValueError, match="row column"):
         dataset.alter_columns({"path": "a", "name": name})

@@ -1,4 +1,4 @@
-"""Tables in file systems that only fsspec knows."""
+"""Tables in file systems that only fsspec supports."""
 
 import itertools
 import pickle
@@ -143,11 +143,11 @@ def test_invalid_file_systems_are_reported(shelf) -> None:
     class Broken(Shelf):
         def find(self, *path: str, **options: object) -> None:
             del path, options
-            raise RuntimeError("the cable is cut")
+            raise RuntimeError("the connection is lost")
 
         ls = find
 
-    with pytest.raises(StorageError, match="the cable is cut"):
+    with pytest.raises(StorageError, match="the connection is lost"):
         lancelet.dataset("shelf://t", storage_options={"fsspec": Broken()})
     assert fsspec.get_filesystem_class("hf").protocol == "hf"
 

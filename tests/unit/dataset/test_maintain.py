@@ -1,4 +1,4 @@
-"""Goal: one call compacts, indexes and cleans up a table, beside writers and after crashes."""
+"""One call compacts, indexes and cleans up a table, with concurrent writers and after crashes."""
 
 import json
 import threading

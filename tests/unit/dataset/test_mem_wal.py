@@ -46,7 +46,7 @@ def _dict(table):
 
 
 def _snapshot(module, uri):
-    """Return what a shard of a folder has flushed, as one library names it."""
+    """Return the flushed tables of a shard, as one library lists them."""
     found = module.mem_wal.ShardSnapshot(SHARD)
     shard = lancelet.memwal.shard.Shard(lancelet.dataset(uri).handle.location, uuid.UUID(SHARD))
     for table in shard.latest().sstables:
@@ -67,7 +67,7 @@ STEPS = st.lists(
 @settings(max_examples=15, deadline=None)
 @given(steps=STEPS)
 def test_any_life_of_a_shard_reads_as_a_dict(tmp_path_factory, steps):
-    """Reopening flushes first; a crash forgets what is in memory, and the log brings it back."""
+    """Reopening flushes first; after a crash, the log restores the rows in memory."""
     uri = str(tmp_path_factory.mktemp("wal") / "t")
     dataset = _new(uri, [(0, "0"), (5, "5")])
     model = {0: "0", 5: "5"}
@@ -129,7 +129,7 @@ def test_flushed_tables_whose_filter_has_not_the_key_are_not_opened(tmp_path):
 
 
 def _compacted(uri):
-    """Merge what was flushed into the table, oldest first, and return the table."""
+    """Merge the flushed tables into the table, oldest first, and return the table."""
     dataset = lancelet.dataset(uri)
     shard = lancelet.memwal.shard.Shard(dataset.handle.location, uuid.UUID(SHARD))
     done = lancelet.memwal.state.mem_wal_state(dataset.snapshot).compacted
@@ -154,7 +154,7 @@ def _merge(module, dataset, generations, pairs):
 
 
 def test_a_merge_that_comes_late_or_twice_changes_nothing(tmp_path):
-    """Generation 2 is newer than 1, so merging 1 behind it would bring back what it replaced."""
+    """Generation 2 is newer than 1, so merging 1 after it would restore replaced rows."""
     for module in (lance, lancelet):
         uri = str(tmp_path / module.__name__)
         _new(uri)
@@ -485,7 +485,7 @@ def files(uri, what):
 
 
 def seen(uri):
-    """Return what the table and its shard hold together, for both readers."""
+    """Return the rows of the table and its shard, for both readers."""
     found = []
     for module in (lancelet, lance):
         read = module.mem_wal.LsmScanner.from_snapshots(
@@ -521,7 +521,7 @@ def test_collection_deletes_data_needed_by_no_version(tmp_path):
     assert seen(uri) == before
     assert _dict(lancelet.dataset(uri).to_table()) == before
 
-    # Both can go on: the log begins where it stopped.
+    # Both can continue: the log starts where it stopped.
     for module, key in ((lancelet, 6), (lance, 7), (lancelet, 8)):
         with module.dataset(uri).mem_wal_writer(SHARD) as writer:
             writer.put(_rows([(key, "n")]))
@@ -561,7 +561,7 @@ def test_a_sealed_shard_is_read_and_not_written(tmp_path):
     with pytest.raises(InvalidInputError, match="rows that are in no table"):
         dataset.seal_mem_wal_shard(SHARD)
     with dataset.mem_wal_writer(SHARD):
-        pass  # replays the log, and flushes what it finds
+        pass  # replays the log, and flushes its rows
     dataset.seal_mem_wal_shard(SHARD)
     for module in (lancelet, lance):
         with pytest.raises((SealedError, OSError, ValueError), match=r"(?i)seal|active"):

@@ -1,4 +1,4 @@
-"""Batches of streams in the log: in order, once by their keys, and read at once."""
+"""Batches of streams in the log: ordered, stored once per key, and readable immediately."""
 
 import threading
 import uuid
@@ -63,7 +63,7 @@ def test_an_earlier_batch_is_left_out_once_a_later_one_began(table):
     assert not log_batch(table.snapshot, rows([5, 6], "early"), "s", 7)
     assert fresh(table)[5] == "late5"
     assert 6 not in fresh(table)
-    # Another stream counts by itself.
+    # Another stream has its own count.
     assert log_batch(table.snapshot, rows([6], "other"), "of others/..", 0)
     assert fresh(table)[6] == "other6"
 

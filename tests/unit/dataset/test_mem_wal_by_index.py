@@ -20,7 +20,7 @@ from tests.kit.sharded_rows import sharded_rows as rows
 
 @pytest.fixture
 def written(tmp_path):
-    """A table and its shard with three flushed tables, each of which overrides some rows."""
+    """A table and its shard with three flushed tables; each overrides some rows."""
     dataset = lancelet.write_dataset(rows(list(range(300))), str(tmp_path / "t"))
     dataset.create_scalar_index("id", "BTREE", name="keys")
     dataset.create_scalar_index("s", "INVERTED", name="words")

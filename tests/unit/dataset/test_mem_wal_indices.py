@@ -30,7 +30,7 @@ def indexed(module, uri):
 
 
 def flushed(module, dataset):
-    """Return what a shard has flushed, as one library opens it, and its place."""
+    """Return the flushed table of a shard, opened by one library, and its path."""
     shard = Shard(lancelet.dataset(dataset.uri).handle.location, SHARD)
     (table,) = shard.latest().sstables
     return module.dataset(f"{dataset.uri}/_mem_wal/{SHARD}/{table.path}"), table

@@ -94,7 +94,7 @@ def test_recorded_shards_are_listed_without_reading_them(tmp_path):
     # The later row is not there yet, and the merged one is not there twice.
     assert ids_of(opened, opened.mem_wal_shards(noted=True)) == [*range(50), 100]
     assert lance.dataset(dataset.uri).mem_wal_index_details()["num_shards"] == 1
-    # The reference keeps what we noted when it merges.
+    # The reference retains recorded shards in a merge.
     theirs = lance.mem_wal.CompactedSsTable(str(SHARD), 2)
     merging = lance.dataset(dataset.uri).merge_insert("id").when_not_matched_insert_all()
     merging.mark_sstables_as_compacted([theirs]).execute(rows([101]))
@@ -117,7 +117,7 @@ def test_many_shards_are_noted_in_a_file(tmp_path, monkeypatch):
     theirs = lance.mem_wal.CompactedSsTable(str(SHARD), 2)
     merging = lance.dataset(dataset.uri).merge_insert("id").when_not_matched_insert_all()
     merging.mark_sstables_as_compacted([theirs]).execute(rows([101]))
-    # The reference forgets the file, and what is not noted is not taken for no shards.
+    # The reference drops the file; missing records do not mean that there are no shards.
     dataset = lancelet.dataset(dataset.uri)
     assert noted_shards(dataset.snapshot) is None
     assert len(dataset.mem_wal_shards(noted=True)) == 130
@@ -236,7 +236,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_unindexed_rows_are_read_from_flushed_tables(tmp_path, monkeypatch, query):
-    """The fragments that the index has not are not even there, and nobody misses them."""
+    """Fragments that the index does not cover do not exist, which is no error."""
     dataset = indexed(tmp_path)
     monkeypatch.setattr(nearest, "_INDEXED_ROWS", 0)
     run = QUERIES[query]
@@ -313,7 +313,7 @@ def test_shards_of_clones_and_branches_are_their_own(tmp_path, kind):
 
 
 def test_writers_count_generations_after_the_merged_one(tmp_path):
-    """A branch of the reference says that generation 1 of the shard is merged: it is another's."""
+    """A branch of the reference lists generation 1 as merged: that of another shard."""
     dataset = begun(tmp_path)
     put(dataset, [100])
     merge(lancelet.dataset(dataset.uri), [100], 1)
@@ -402,7 +402,7 @@ def test_rows_are_identified_by_the_key_columns_of_the_planner(tmp_path):
 
 
 def test_estimates_of_an_index_are_refined_on_request(tmp_path):
-    """An index of quantized vectors knows distances about; without rows of shards that may do."""
+    """Quantized vectors have approximate distances, which suffice without rows of shards."""
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((600, 16)).astype(np.float32)
     key = {"lance-schema:unenforced-primary-key": "true"}
@@ -526,7 +526,7 @@ def test_a_writer_of_a_log_that_was_dropped_acknowledges_nothing(tmp_path, is_be
 
 
 def test_dropping_a_log_preserves_tables_flushed_by_the_next_one(tmp_path, monkeypatch):
-    """Another begins a log and writes the shard anew before what the dropped one had is deleted."""
+    """Another writer creates a log and the shard again before the dropped files are deleted."""
     dataset = begun(tmp_path)
     dataset.mem_wal_writer(str(SHARD)).close()
     publish = upkeep.publish
@@ -559,7 +559,7 @@ def test_rows_of_a_log_that_a_table_lost_are_not_read_as_its_own(tmp_path):
 
 
 def test_shards_of_an_earlier_log_are_not_taken_over(tmp_path):
-    """What was merged of them is forgotten, so they would bring back what was replaced since."""
+    """Their merged generations are forgotten, so they would restore rows replaced since."""
     dataset = begun(tmp_path)
     put(dataset, [7], far=5.0)
     lance.dataset(dataset.uri).drop_index(MEM_WAL_INDEX)
@@ -585,7 +585,7 @@ def test_unflushed_entries_are_collected_with_the_shard(tmp_path):
 
 
 def test_ids_of_columns_that_are_gone_are_not_given_again(tmp_path):
-    """A column of which no file has values leaves no trace, but rows of shards have its id."""
+    """A column without values in files leaves no trace, but rows of shards have its id."""
     for where in ("flushed", "logged"):
         dataset = begun(tmp_path / where)
         dataset.add_columns(pa.schema([("a", pa.int64())]))
@@ -685,7 +685,7 @@ def dropped_and_another(dataset):
 def test_columns_may_change_during_a_merge_of_flushed_tables(
     tmp_path, monkeypatch, change, step, has_key
 ):
-    """A name may mean another column by then: rows keep their columns by the ids of fields."""
+    """A name may refer to another column later: columns of rows are identified by field ids."""
     schema = rows([]).schema
     if not has_key:
         schema = pa.schema([field.remove_metadata() for field in schema])
@@ -757,7 +757,7 @@ def test_a_stale_handle_writes_no_log_that_is_gone(tmp_path):
 
 
 def test_positions_that_were_collected_are_not_free(tmp_path):
-    """A writer that stopped behind its claim finds its entries collected, and must not write."""
+    """A writer that paused after its claim finds its entries collected, and must not write."""
     dataset = begun(tmp_path)
     put(dataset, [100])
     location = TableLocation.open(dataset.uri)
@@ -777,7 +777,7 @@ def test_positions_that_were_collected_are_not_free(tmp_path):
 
 
 def test_a_shard_that_begins_while_a_log_is_dropped_keeps_the_log(tmp_path, monkeypatch):
-    """Who drops a log has listed its shards when another one begins, and looks again."""
+    """A drop of a log has listed its shards when another log is created, and lists again."""
     dataset = begun(tmp_path)
     listed = upkeep.list_shards
 
@@ -811,7 +811,7 @@ def test_a_claim_on_a_dropped_log_acknowledges_nothing(tmp_path, monkeypatch):
 
 
 def test_a_drop_reports_a_shard_created_concurrently_by_another_library(tmp_path, monkeypatch):
-    """The reference notes no shards; its writer is fenced, and what it put is told of."""
+    """The reference records no shards; its writer is fenced, and its rows are reported."""
     dataset = begun(tmp_path)
     publish, opened = upkeep.publish, []
 
@@ -869,7 +869,7 @@ def test_a_writer_notes_at_a_flush_that_the_table_lost_its_log(tmp_path, lost):
 
 
 def test_a_log_with_rows_is_not_dropped_as_an_index(tmp_path):
-    """`drop_index` would leave what was put durably in files that nobody reads."""
+    """`drop_index` would leave durable rows in files that are not read."""
     dataset = begun(tmp_path)
     dataset.mem_wal_writer(str(SHARD)).put(rows([100]))
     with pytest.raises(ValueError, match="call drop_mem_wal"):

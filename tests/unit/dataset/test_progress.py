@@ -1,4 +1,4 @@
-"""Goal: long calls show how far they are, by a bar or a function, and what it raises stops them."""
+"""Long calls report progress by a bar or a function; an exception of the function stops them."""
 
 import importlib.util
 import sys

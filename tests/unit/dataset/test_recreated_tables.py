@@ -51,7 +51,7 @@ PICKLED = {
 
 
 def first_of(data):
-    """Return the first element of what a pickle holds; a dataset of PyTorch is opened by that."""
+    """Return the first element of a pickle, with which a dataset of PyTorch is opened."""
     loaded = pickle.loads(data)
     return loaded if isinstance(loaded, lancelet.LanceDataset) else loaded[0]
 

@@ -1,4 +1,4 @@
-"""One search filters another as in pylance, which answers beside ours."""
+"""One search filters another, with the results of pylance."""
 
 import lance
 import lance.query

@@ -25,7 +25,7 @@ def vectors(count, seed=0):
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory):
-    """A table with an index of every kind that keeps much in memory."""
+    """A table with an index of every kind that uses much memory."""
     count = 20_000
     words = np.random.default_rng(1).integers(0, 3000, (count, 8))
     rows = pa.table(
@@ -110,7 +110,7 @@ def test_resources_of_handles_are_released_with_the_last_handle(indexed):
     handles.clear()
     gc.collect()
     assert session.index_cache_size_bytes() == 0
-    assert session.size_bytes() < held / 4  # what is known of files, for who opens them again
+    assert session.size_bytes() < held / 4  # metadata of files, for later opens
 
 
 def test_a_table_that_was_made_again_is_not_taken_for_the_old_one(tmp_path):
@@ -167,7 +167,7 @@ def test_a_session_never_holds_more_than_it_may(indexed, megabytes, seconds):
 
 
 def test_reported_memory_is_close_to_measured_memory(indexed):
-    """The sizes of arrays in memory, which the cache weighs, against what Python and NumPy say."""
+    """The sizes of cached arrays agree with Python and NumPy."""
     session = Session(50 * MEGABYTE, 50 * MEGABYTE)
     dataset = lancelet.dataset(indexed, session=session)
     gc.collect()

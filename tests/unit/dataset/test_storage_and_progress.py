@@ -1,4 +1,4 @@
-"""Goal: files, options, notes of progress and messages are where pylance's programs look."""
+"""Files, options, progress and messages are compatible with programs for pylance."""
 
 from __future__ import annotations
 

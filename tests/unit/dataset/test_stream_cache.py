@@ -1,4 +1,4 @@
-"""A stream that is kept yields the same batches again, and leaves nothing behind."""
+"""A cached stream yields the same batches again, and leaves no files."""
 
 import pyarrow as pa
 import pytest

@@ -165,7 +165,7 @@ def test_lists_of_no_bytes_are_lists_of_nulls_if_no_item_is_seen_that_is_not():
     assert with_null_items(array) is None
     assert with_null_items(array[1:]).to_pylist() == array[1:].to_pylist()
     assert with_null_items(array[1:]).type == pa.list_(pa.list_(pa.null(), 2), 1)
-    # What is under a null may be anything.
+    # Values under nulls are arbitrary.
     hidden = pa.FixedSizeListArray.from_arrays(
         pa.array([b"", None, None, None], pa.binary(0)), 2, mask=pa.array([True, False])
     )

@@ -1,4 +1,4 @@
-"""Blobs from 2.2 on go where their size sends them, and their column says where that is."""
+"""Blobs since 2.2 are stored by size, and their column has their locations."""
 
 from __future__ import annotations
 

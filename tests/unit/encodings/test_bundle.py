@@ -1,4 +1,4 @@
-"""Bundles: columns that are read as one hold what each of them holds alone."""
+"""Bundles: columns read together have the values of columns read separately."""
 
 from dataclasses import replace
 

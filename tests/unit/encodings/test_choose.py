@@ -1,4 +1,4 @@
-"""The writer picks what is cheapest to read, unless the field's metadata say otherwise.
+"""The writer chooses the cheapest encoding to read, unless the field's metadata set another.
 
 Data are made so that one encoding is far ahead; the exact sizes are `tests/interop`'s and the
 benchmarks' concern. Whatever is chosen has to decode to what was given.

@@ -1,4 +1,4 @@
-"""Columns that are alike: their pages are those that each would get alone, to the byte."""
+"""Columns encoded together have the same pages as columns encoded separately."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def fields_of(arrays):
 
 
 def encoded(arrays, version):
-    """The one page of each column, all encoded at once."""
+    """The single page of each column, encoded together."""
     fields = fields_of(arrays)
     found = {}
     seal = seal_page_of_2_3 if version is FileVersion.V2_3 else pack_page

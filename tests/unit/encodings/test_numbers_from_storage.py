@@ -1,6 +1,6 @@
 """Numbers of a page are claims: none sizes an allocation before the bytes could hold so much.
 
-Goal: a page of some kilobytes costs some megabytes at most, whatever it claims.
+A page of some kilobytes uses some megabytes at most, for all numbers in it.
 Method: write claims that were believed once, and watch both allocators while they are read.
 """
 
@@ -30,7 +30,7 @@ LZ4, ZSTD = 1, 2
 
 @contextmanager
 def at_most(num_bytes):
-    """Fail if NumPy or Arrow holds more than so many bytes at once inside."""
+    """Fail if NumPy or Arrow allocate more than `most` bytes inside."""
     before = pa.default_memory_pool()
     watched = pa.proxy_memory_pool(before)
     pa.set_memory_pool(watched)
@@ -62,7 +62,7 @@ def compressed(scheme, inner):
 
 
 def frames(count, size, claimed, width):
-    """As many chunks, each of so many bytes, that claim to hold more than they do."""
+    """Chunks that claim more values than they have."""
     one = np.zeros(size, np.uint8)
     one[:width] = np.array([claimed], f"<u{width}").view(np.uint8)
     # The frame of a single segment of 64 bytes, with one block, the last, which is compressed.

@@ -171,7 +171,7 @@ def test_a_run_ends_where_its_tables_grow_large():
 
 
 def test_an_item_of_another_page_is_no_item_of_this_one():
-    """The indices of a page must not reach into the items of the page behind it."""
+    """The indices of a page must not refer to items of the next page."""
     column = COLUMNS["words"]
     first, second = column.column.pages[:2]
     layout = unpack_any(first.encoding, PAGE_LAYOUT_URL, pb.PageLayout)

@@ -1,4 +1,4 @@
-"""Rows by index are those that were asked for, from slices of every kind and of nested lists."""
+"""Rows by index, from slices of all types and of nested lists."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What tests of files share: a store whose reads cost something, and files in it."""
+"""Fixtures for tests of files: a store that counts requests, and files in it."""
 
 import threading
 
@@ -16,7 +16,7 @@ from lancelet.io.store import check_ranges
 
 
 class FetchingReader:
-    """Copies what it is asked for, as a reader of a remote object does, and counts requests."""
+    """Copies requested ranges, as a reader of a remote object does, and counts requests."""
 
     identity = None
 
@@ -54,7 +54,7 @@ class FetchingReader:
 
 
 class FetchingStore(MemoryStore):
-    """A store in memory that copies what is read; `requests` has the ranges of each request."""
+    """A store in memory that copies ranges; `requests` has the ranges of each request."""
 
     def __init__(self, bucket):
         super().__init__(bucket)
@@ -77,7 +77,7 @@ def remote(request):
 
 @pytest.fixture
 def write():
-    """Write a table as a file named `f.lance` and return what the writer says of it."""
+    """Write a table as a file named `f.lance` and return the summary of the writer."""
 
     def write_file(store, table, **options):
         blob_v2 = WriterOptions(**options).version.value >= "2.2"

@@ -1,4 +1,4 @@
-"""The reader and writer under the reference's names: what they add, and what they refuse."""
+"""The reader and writer with the API of the reference: extensions and rejected arguments."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,7 +29,7 @@ def flip(path, position):
 
 
 def damaged_reads(path, verify, tries):
-    """Return how many of `tries` new readers refuse to read all of a file."""
+    """Return the number of `tries` new readers that fail to read all of a file."""
     refused = 0
     for _ in range(tries):
         reader = LanceFileReader(path, verify=verify)

@@ -1,4 +1,4 @@
-"""Blobs that are written ahead of their rows, and the columns that say where they are."""
+"""Blobs that are written before their rows, and the columns of their positions."""
 
 import pyarrow as pa
 import pytest

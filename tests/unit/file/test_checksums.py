@@ -1,6 +1,6 @@
-"""Checksums: every byte of a file is covered, and a read verifies what it touches, once.
+"""Checksums cover every byte of a file, and a read verifies the blocks that it accesses once.
 
-A file is written, a bit of it flipped, and read. Whatever the bit was, the read fails or its rows
+A file is written, one bit is flipped, and it is read. For every bit, the read fails or its rows
 are the right ones; and it fails naming a range with the damage in it.
 """
 
@@ -44,7 +44,7 @@ def make_table():
 
 
 def checksums_of(data):
-    """Checksums of `data`, which are not a part of it."""
+    """Checksums of `data`, stored outside of it."""
     builder = ChecksumBuilder(BLOCK)
     builder.update(data)
     return Checksums(BLOCK, data.nbytes, data.nbytes, builder.finish())
@@ -122,7 +122,7 @@ def test_checksums_that_are_overwritten_are_missed(store, write, read_all, filli
 def test_blocks_are_verified_once_for_all_readers_of_a_known_file(
     tmp_path, monkeypatch, write, read_all
 ):
-    # Else nothing is known of a file that was written within the last tick of the clock.
+    # Otherwise files written within the last clock tick are not cached.
     monkeypatch.setattr(mapped, "_CLOCK_NS", 0)
     store = LocalStore(str(tmp_path))
     write(store, make_table())
@@ -168,7 +168,7 @@ def test_verified_ranges_are_the_ranges(size, wanted, is_mapped, seed):
         for index in range(len(ranges)):
             start, count = int(ranges.position[index]), int(ranges.size[index])
             assert found.slice_bytes(index).tobytes() == data[start : start + count].tobytes()
-    # What was verified is not read wide again.
+    # Verified blocks are not extended again.
     exact = list(zip(ranges.position.tolist(), ranges.size.tolist(), strict=True))
     assert is_mapped or asked[len(asked) // 2 :] == exact
 

@@ -1,4 +1,4 @@
-"""Column metadata: what is written is read, and nothing that lies outside of the file passes."""
+"""Column metadata round trips, and positions outside of the file are rejected."""
 
 import numpy as np
 import pytest

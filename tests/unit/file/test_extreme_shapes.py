@@ -98,7 +98,7 @@ def test_large_values_are_scanned_in_small_parts(batch_size):
 
 @pytest.mark.slow
 def test_rows_that_do_not_fit_one_array_are_scanned_in_several():
-    # One value of a page that stands for all: how large a row is shows when it is decoded.
+    # One value for all rows of a page: the size of a row is unknown until it is decoded.
     rows, size = 2300, 1_000_000
     column = pa.chunked_array([pa.array(["x" * size] * 100)] * (rows // 100))
     table = pa.table({"x": column})

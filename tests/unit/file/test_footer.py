@@ -1,4 +1,4 @@
-"""Footers: what is written is read, and whatever is damaged is refused with its facts."""
+"""Footers round trip, and damaged ones are rejected with their values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files whose parts contradict each other; most were found by `fuzz/fuzz_file.py`."""
+"""Files with contradicting parts; most were found by `fuzz/fuzz_file.py`."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from lancelet.format.version import FileVersion
 
 
 def with_rows_claimed(store, num_rows):
-    """Let the file in the store say that it has `num_rows` rows; the descriptor keeps its size."""
+    """Set the number of rows of the file in the store; the size of the descriptor is unchanged."""
     reader = open_data_file(store, "f.lance")
     position, size = (int(number) for number in range_at(reader.metadata.buffers, 0))
     message = file_pb.FileDescriptor.FromString(reader.global_buffer(0).tobytes())

@@ -1,7 +1,7 @@
 """A few rows of a mapped file are the same by the kernel for them and in the general way.
 
 reader.read(fields, rows)     by the plans of columns, where they have some
-general.read(fields, rows)    the same file, of which nothing is said to be mapped
+general.read(fields, rows)    the same file, read without a map
 """
 
 from functools import cache
@@ -41,7 +41,7 @@ def local(tmp_path):
 
 
 def open_general(store, **options):
-    """Open the file as one that nobody may read without asking for ranges."""
+    """Open the file so that it can be read by ranges only."""
     reader = open_data_file(store, "f.lance", **options)
     reader._mapped = None
     return reader
@@ -111,7 +111,7 @@ def texts(rng, count, size):
 
 @cache
 def columns():
-    """Return arrays by name, with the encoding that is asked for them, one of each kind."""
+    """Return arrays by name, with the requested encoding, one of each kind."""
     rng = np.random.default_rng(11)
     words = np.array(texts(rng, 60, 12))
     numbers = rng.integers(0, 1000, ROWS)
@@ -150,7 +150,7 @@ def columns():
 
 
 def with_nulls(array, nulls):
-    """Return an array with nulls, whose levels are smallest packed, or as runs."""
+    """Return an array with nulls whose levels are stored packed or as runs."""
     random = np.random.default_rng(5).random(len(array))
     mask = random < 0.3 if nulls == "many" else np.repeat(random[::500] < 0.3, 500)
     return array.take(pa.array(np.arange(len(array)), mask=mask))
@@ -241,7 +241,7 @@ def test_rows_of_several_pages_are_read_by_the_kernel(local, write):
 
 
 def test_rows_in_no_order_of_compressed_chunks_are_read_by_the_kernel(local, write):
-    """Of more chunks than are kept, in which other columns lie too."""
+    """Read more chunks than are cached, with other columns in between."""
     rng = np.random.default_rng(2)
     count = 300_000
     metadata = {"lance-encoding:compression": "zstd"}
@@ -324,7 +324,7 @@ def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory)
                 found[way] = rows_of(opened, rows).to_pydict()
             except (LanceletError, pa.ArrowInvalid) as error:
                 found[way] = type(error)
-        # What general reading refuses for the sake of rows that nobody wants may be read.
+        # The general reader may reject rows that were not requested.
         assert str(found["damaged"]) == str(found["general"]) or isinstance(found["general"], type)
 
 

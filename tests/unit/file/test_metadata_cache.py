@@ -94,7 +94,7 @@ def test_cached_metadata_does_not_reference_the_file_map(tmp_path: Path) -> None
 
 def test_a_file_in_place_of_another_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.lance"
-    # Both have the same size and the same places of everything; only the dictionary differs.
+    # Both have the same size and positions; only the dictionary differs.
     for values in (["abc", "def"], ["ghi", "jkl"]) * 3:
         _write(path, values * 600)
         for _ in range(2):
@@ -111,7 +111,7 @@ def test_bytes_are_verified_by_every_reader_of_a_known_file(tmp_path: Path) -> N
     _wait_until_it_has_an_identity(path)
     reader = LanceFileReader(path)
     assert reader.read_all().to_table()["x"].equals(table["x"])
-    # Damage that the system does not notice, as a disk does it: the map shows it at once.
+    # Damage unnoticed by the system, as by a disk: it is visible in the map immediately.
     with path.open("r+b") as file:
         file.seek(100)
         file.write(b"\xff\x00\xff")
@@ -141,7 +141,7 @@ def test_cached_files_do_not_reference_their_maps(tmp_path: Path, version: str) 
 
 
 def test_a_file_with_a_damaged_tail_is_rejected_at_every_open(tmp_path: Path) -> None:
-    """What is parsed before its checksum is compared must not be kept."""
+    """Metadata parsed before its checksum is verified must not be cached."""
     path = tmp_path / "a.lance"
     with LanceFileWriter(path, pa.schema([("x", pa.int64())])) as writer:
         writer.write_batch(pa.table({"x": [1, 2]}))

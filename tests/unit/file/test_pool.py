@@ -148,7 +148,7 @@ def test_work_continues_after_the_main_thread_has_ended(when):
 
 
 def test_a_task_that_the_system_has_no_thread_for_runs_at_most_once(monkeypatch):
-    """The thread that there is takes it from the queue, so nobody else may."""
+    """The existing thread takes it from the queue, so no other thread may."""
 
     def refuse(_):
         raise RuntimeError("can't start new thread")

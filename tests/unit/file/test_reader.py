@@ -1,7 +1,7 @@
 """Reading 2.x files: rows by range and by index, few requests, and damage that is refused.
 
-Files are written by our own writer into memory. `remote` is a store that copies what is read and
-counts requests, since what a request costs is what matters there.
+Files are written by this library into memory. `remote` is a store that copies ranges and counts
+requests, which determine the cost of remote reads.
 """
 
 import numpy as np

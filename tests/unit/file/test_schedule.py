@@ -1,4 +1,4 @@
-"""Plans: every row and field is read exactly once, whatever the sizes."""
+"""Plans read every row and field exactly once, for all sizes."""
 
 import tracemalloc
 from itertools import islice

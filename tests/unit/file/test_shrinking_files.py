@@ -1,4 +1,4 @@
-"""A local file that is cut while readers are open gives errors; it must not kill the process.
+"""A local file truncated while readers are open raises errors instead of killing the process.
 
 Reading a page of a map behind the file's end does kill it, so each case runs in a process of its
 own, whose exit is looked at.
@@ -42,7 +42,7 @@ for read, expected in reads:
     except CorruptDataError as error:
         assert "truncated" in str(error), error
     else:
-        # Without a map, what was read to open the file is in memory.
+        # Without a map, the bytes read to open the file are in memory.
         assert is_warm == "warm" or not NATIVE, "nothing was read before"
         assert found == expected
 """
@@ -84,7 +84,7 @@ mapped = source.mapped()
 if handler == "after":
     faulthandler.enable()
 
-# In the middle of a page, and of what is read: the rest of the page becomes zeros by itself.
+# In the middle of a page and of the read: the rest of the page becomes zeros.
 os.truncate(f"{folder}/f.lance", middle)
 assert whole.equals(table) and some.equals(table.take([3, 500]))
 assert pa.Table.from_batches(batches).equals(table)
@@ -101,7 +101,7 @@ for read in (
         assert "truncated" in str(error), error
     else:
         raise AssertionError("no error")
-# Whoever looks at a map in spite of all gets zeros.
+# Accesses to the map return zeros.
 assert mapped is None or not mapped.source[middle:].any()
 """
 
@@ -134,7 +134,7 @@ with open(f"{sys.argv[1]}/b", "rb") as file:
 os.truncate(f"{sys.argv[1]}/b", 0)
 print(others[8999])
 """
-    # Under a sanitizer, which handles the signal where it is not told otherwise, it would be asked.
+    # A sanitizer would handle the signal by default.
     options = f"{os.environ.get('ASAN_OPTIONS', '')}:handle_sigbus=0".lstrip(":")
     found = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],

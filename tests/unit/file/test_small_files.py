@@ -1,4 +1,4 @@
-"""Small files that are opened at once: the same rows as file after file, or no answer."""
+"""Small files opened together: the same rows as one by one, or None."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 
 def written(store, parts, version=FileVersion.V2_1):
-    """Write a file for each table; return what a table would know of them."""
+    """Write a file for each table; return their metadata in a manifest."""
     schema = Schema.from_arrow(parts[0].schema)
     files = []
     for number, part in enumerate(parts):
@@ -117,7 +117,7 @@ def test_no_flipped_bit_of_a_file_of_several_blocks_passes(folder):
 @settings(max_examples=100)
 @given(st.data())
 def test_damage_without_checksums_is_an_error_or_no_answer(folder, unverified, data):
-    """Whatever the bytes say, nothing outside of the files is touched."""
+    """For any bytes, no memory outside of the files is accessed."""
     files, stored, sound = unverified
     store = folder()
     for file in files:

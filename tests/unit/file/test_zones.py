@@ -1,4 +1,4 @@
-"""Zone statistics: bounds that hold for every value, at whatever places a column was cut.
+"""Zone statistics: bounds hold for every value, for all splits of a column.
 
 The reference is plain Python over the values of each zone.
 """

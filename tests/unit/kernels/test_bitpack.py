@@ -42,7 +42,7 @@ def test_inline_blocks_unpack_identically(agree, case):
 @pytest.mark.parametrize("word_bits", [8, 16, 32, 64])
 @pytest.mark.parametrize(("megabytes", "odd"), [(1, None), (4, None), (4, 5), (4, 300)])
 def test_data_larger_than_a_cache_is_unpacked_correctly(agree, word_bits, megabytes, odd):
-    """Of megabytes blocks are copied, of four past the caches; also behind a chunk not full."""
+    """Large results are copied, the largest bypass the caches; also after an incomplete chunk."""
     rng = np.random.default_rng(word_bits)
     words = np.dtype(f"u{word_bits // 8}")
     values = rng.integers(0, 1 << 7, (megabytes << 20) // words.itemsize + 5000).astype(words)

@@ -151,7 +151,7 @@ def test_ranges_are_verified_by_their_blocks(
         assert found == (wrong if wrong in touched else None)
         if found is None:
             assert set(np.flatnonzero(verified)) == touched
-            # What was verified is not looked at again.
+            # Verified blocks are not read again.
             changed = ByteSlices(~data, ranges.position, ranges.size)
             assert codec.crc32c_verify(changed, block_bytes, own, sums, verified) is None
         marks.append(verified.tolist())

@@ -68,7 +68,7 @@ def test_chunks_decode_in_one_pass(agree, strings, table, rows_per_chunk, offset
 
 
 def whole(*tables):
-    """Tables behind each other, each with all 256 codes."""
+    """Consecutive tables, each with all 256 codes."""
     symbols = np.zeros((len(tables), 256), np.uint64)
     lengths = np.zeros((len(tables), 256), np.uint8)
     for place, (own_symbols, own_lengths) in enumerate(tables):

@@ -1,4 +1,4 @@
-"""Maps from words to numbers: both implementations write the same nodes and read any alike."""
+"""Maps from words to numbers: both implementations write and read the same nodes."""
 
 import numpy as np
 import pytest

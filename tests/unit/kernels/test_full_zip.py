@@ -12,7 +12,7 @@ from lancelet.kernels import ZipShape
 
 @st.composite
 def zipped_items(draw):
-    """Levels of a shape, and how many of the items are visible."""
+    """Levels of a shape, and the number of visible items."""
     bits_rep = draw(st.sampled_from([0, 1, 2, 9, 16]))
     bits_def = draw(st.sampled_from([0, 1, 2, 7, 16]))
     shape = ZipShape(bits_rep, bits_def, draw(st.sampled_from([0, 1, 2, 0xFFFF])))

@@ -39,7 +39,7 @@ def test_unraveling_sound_levels_agrees(agree, count, has_definition, null_level
     rng = np.random.default_rng(count)
     definition = rng.integers(0, 6, count).astype(np.uint16)
     repetition = rng.integers(0, 3, count).astype(np.uint16)
-    # A list goes on only from item to item.
+    # A list continues only from item to item.
     is_item = definition <= 1 if has_definition else np.ones(count, np.bool_)
     goes_on = is_item & np.concatenate(([False], is_item[:-1]))
     repetition[~goes_on & (repetition == 0)] = 1

@@ -1,4 +1,4 @@
-"""Maps of files: the bytes of the file, for as long as anybody looks at them, and nothing open."""
+"""Maps of files have the bytes of the file while they are referenced, without open handles."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Plans of columns: made of whatever metadata say, they never leave the bytes that are there.
+"""Column plans of any metadata never access bytes outside of the file.
 
 That rows by plans are the rows of the general way is checked by the tests of files
 (`tests/unit/file/test_mapped_reads.py`).

@@ -15,7 +15,7 @@ WIDTHS = st.sampled_from([1, 2, 3, 4, 8, 16])
 
 @st.composite
 def chunked_values(draw):
-    """Values with runs, some longer than a length of one byte can say, cut into chunks."""
+    """Values with runs, some longer than the maximum of one byte, in chunks."""
     width = draw(WIDTHS)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     runs = draw(st.lists(st.sampled_from([1, 2, 3, 254, 255, 256, 511, 700]), max_size=12))

@@ -1,4 +1,4 @@
-"""Which kernels a process uses, by the environment and by what is installed."""
+"""The kernels of a process depend on the environment and the installed modules."""
 
 import os
 import subprocess

@@ -37,7 +37,7 @@ def test_both_implementations_offer_the_same_kernels():
 
 
 def test_every_native_kernel_is_listed():
-    """What a topic defines for others is a kernel, so that none is left out of the comparison."""
+    """Public functions of a topic are kernels, so that all are compared."""
     public = {
         name
         for topic in topics.KERNELS

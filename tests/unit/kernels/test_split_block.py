@@ -1,4 +1,4 @@
-"""Bloom filters: the native code against the definition, and what is in a filter is found."""
+"""Bloom filters: native code agrees with the definition, and added values are found."""
 
 import numpy as np
 import pytest

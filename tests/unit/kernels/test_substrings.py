@@ -94,13 +94,13 @@ def test_a_damaged_tree_is_rejected_or_answers_within_bounds(
         assert 0 <= found[0] <= found[1] <= max(broken.length, 0)
     count = random.randint(0, len(text) + 1)
     agree("locate_suffixes", broken, samples, RATE, random.randint(-1, 3), count)
-    # Lengths of a damaged tree are claims, and memory for a text is asked for by callers.
+    # Lengths of a damaged tree are unverified; callers allocate the memory of a text.
     if broken.length <= len(text):
         agree("unwind_text", broken)
 
 
 def test_a_circle_past_all_samples_is_damage(agree: Agree) -> None:
-    # A text of 129 bytes whose rows lead only to themselves.
+    # A text of 129 bytes with rows that lead to themselves.
     words = np.zeros(3, np.uint64)
     counts = np.zeros(257, np.int64)
     counts[1:] = 129

@@ -1,4 +1,4 @@
-"""Searching posting lists: what is passed over never changes what is found.
+"""Searching posting lists: skipped blocks never change the result.
 
 Goal: the best documents by the definition, which scores every one of them. Method: random lists
 of every block size and tail, with and without document weights, searched for a few and for all
@@ -37,7 +37,7 @@ def random_list(chance, num_docs, share):
 
 
 def corpus(seed, shares, num_docs, form):
-    """Return lists with positions, half of them with document weights, and what to rank by."""
+    """Return lists with positions, half of them with document weights, and the ranking."""
     chance = np.random.default_rng(seed)
     block_docs, is_varint = form
     norms = (0.3 + chance.random(num_docs) * 3).astype(np.float32)

@@ -107,7 +107,7 @@ STRINGS = st.lists(st.binary(max_size=40), max_size=40)
 
 
 def arrow_of(strings, dtype, *, before=b""):
-    """Return offsets and bytes of strings that lie behind others."""
+    """Return offsets and bytes of strings that follow others."""
     lengths = [len(before), *map(len, strings)]
     return np.cumsum(lengths).astype(dtype), np.frombuffer(before + b"".join(strings), np.uint8)
 

@@ -65,7 +65,7 @@ def test_distances_to_nan_are_nan():
 )
 def test_nearest_words_are_those_of_the_definition(rows, pieces, size, words, seed):
     random = np.random.default_rng(seed)
-    # Few values, so that words repeat and the first of them must be taken.
+    # Few values, so that words repeat and the first must win.
     vectors = random.integers(-3, 4, (rows, pieces * size)).astype(np.float32)
     book = random.integers(-3, 4, (pieces, words, size)).astype(np.float32)
     codes, apart = pq_encode(vectors, book)

@@ -1,4 +1,4 @@
-"""Zone statistics: both implementations agree, and say what a loop over the values would."""
+"""Zone statistics: both implementations agree with a loop over the values."""
 
 import math
 

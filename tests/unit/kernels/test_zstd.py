@@ -150,7 +150,7 @@ def test_a_zstd_frame_that_states_an_absurd_size_is_corrupt(agree):
 
 
 def chunk_of(strings):
-    """Return strings as a chunk holds them, and how many bytes of it are offsets."""
+    """Return strings in the layout of a chunk, and the number of bytes of offsets."""
     lengths = np.array([len(string) for string in strings], np.int64)
     ends = 4 * (len(strings) + 1) + np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     return ends.astype("<u4").tobytes() + b"".join(strings), 4 * len(ends)

@@ -1,4 +1,4 @@
-"""Nodes of an analysed plan say what each of them read, and together what storage was asked."""
+"""Nodes of an analyzed plan report their reads, and their sum is that of the storage."""
 
 import re
 
@@ -61,7 +61,7 @@ def path(request, tmp_path_factory):
 
 
 def metrics(plan):
-    """Return what each node of a plan said, by the name of its line; of equal names the last."""
+    """Return the measurements of the nodes of a plan by name; of equal names the last."""
     found = {}
     for line in plan.splitlines():
         if "metrics=[" in line:
@@ -84,7 +84,7 @@ def plan_nodes(plan):
 
 
 def analysed(dataset, scan):
-    """Return an analysed plan, and what storage was asked meanwhile."""
+    """Return an analyzed plan, and the storage requests meanwhile."""
     scanner = dataset.scanner(**scan)
     scanner.explain_plan()  # what is predicted by files is known from then on
     before = PROCESS_METER.counts
@@ -155,7 +155,7 @@ def test_an_analysis_excludes_concurrent_scans(tmp_path):
     dataset.io_stats_incremental()
     dataset.scanner(filter="k > 5", columns=["v"]).to_table()
     assert dataset.io_stats_incremental().read_iops > 0
-    # What was measured is of the plan that was analysed: others that run beside it add nothing.
+    # Measurements are those of the analyzed plan; concurrent plans add nothing.
     first = metrics(scanner.analyze_plan())
     dataset.scanner(filter="k > 5", columns=["v"]).to_table()
     again = metrics(scanner.analyze_plan())

@@ -117,7 +117,7 @@ WIDE_ROWS = 8000
 WIDE_BYTES = 40_000
 LIMIT = 24 * 2**20
 SLACK = 100 * 2**20
-"""What allocators keep, stacks of threads and what is kept of files take beside."""
+"""The additional memory of allocators, thread stacks and cached files."""
 
 SCANNER = """
 import json, sys, threading

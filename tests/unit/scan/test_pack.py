@@ -1,4 +1,4 @@
-"""Tiny fragments taken together: scans, filters and takes give what they give of each alone."""
+"""Tiny fragments read together: scans, filters and takes have the results of single reads."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ def rows(count):
 
 @pytest.fixture
 def made(tmp_path):
-    """Return what makes a table in a store that reads several files at once."""
+    """Return a function that creates a table in a store that reads several files at once."""
 
     def make(count=100, **options):
         return lancelet.write_dataset(
@@ -37,7 +37,7 @@ def made(tmp_path):
 
 @pytest.fixture
 def apart(monkeypatch):
-    """Return what makes the following reads visit every fragment by itself."""
+    """Return a function that lets later reads visit every fragment separately."""
     return lambda: monkeypatch.setattr(packs, "is_tiny", lambda _: False)
 
 

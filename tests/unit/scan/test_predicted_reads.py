@@ -1,4 +1,4 @@
-"""What plans predict of requests and bytes is near what is measured, for every kind of node.
+"""Predicted requests and bytes are near the measured ones, for every kind of node.
 
 Each scan is planned and measured with its index closed, and again when an answer is in memory. A
 prediction may err by a factor of two and by what describes a file or two: reads of footers, of
@@ -24,7 +24,7 @@ FRAGMENTS = 3
 FACTOR = 2
 REQUESTS = 8
 BYTES = 8192
-"""What is wrong by less than these is right."""
+"""The permitted differences."""
 
 WORDS = 200
 ZEROS = np.zeros(8, np.float32)
@@ -128,7 +128,7 @@ def scanner(dataset, name):
 
 
 def nodes(plan):
-    """Return what each node that reads predicted and measured: requests and bytes."""
+    """Return the predicted and measured requests and bytes of each node that reads."""
     found = []
     for line in plan.splitlines():
         measured = re.search(r"metrics=\[.*bytes_read=(\d+).*requests=(\d+)", line)

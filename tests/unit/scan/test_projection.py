@@ -9,7 +9,7 @@ LOOKS_PER_COLUMN_MAX = 10
 
 
 class _Name(str):
-    """A name that counts how often it is compared."""
+    """A name that counts its comparisons."""
 
     __slots__ = ()
     looks = 0

@@ -1,4 +1,4 @@
-"""That pruning excludes what it can; that it never excludes too much is a property."""
+"""Pruning excludes ranges; a property test verifies that it never excludes too much."""
 
 import datetime as dt
 from decimal import Decimal

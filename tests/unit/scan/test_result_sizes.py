@@ -1,4 +1,4 @@
-"""Functions whose results could be much larger than their arguments are refused in time."""
+"""Functions with results much larger than their arguments are rejected before evaluation."""
 
 import tracemalloc
 

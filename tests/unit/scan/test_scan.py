@@ -133,7 +133,7 @@ def test_a_place_outside_of_the_table_is_an_error(snapshot, place):
 
 def test_deleted_rows_can_be_seen_without_an_id(snapshot):
     found = scan(snapshot, with_deleted=True, with_row_id=True, columns=("id",))
-    # Fragments whose every row was deleted are gone from the version.
+    # Fragments without live rows are removed from the version.
     assert found.num_rows == 380
     deleted = [row["id"] for row in found.to_pylist() if row["_rowid"] is None]
     assert deleted == [i for i in range(500) if i % 10 == 4 and not 240 <= i < 360]

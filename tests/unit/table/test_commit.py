@@ -97,7 +97,7 @@ def test_appends_from_one_version_all_land(location):
 
 
 def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeypatch):
-    """Who reads what many others did would else come too late for every version."""
+    """Otherwise a writer that reads many concurrent commits would be late for every version."""
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     second = append_rows(location, first, simple_rows(1, 2))
     append_rows(location, second, simple_rows(2, 3))
@@ -116,7 +116,7 @@ def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeyp
 
 @pytest.mark.parametrize("more", [1, 3])
 def test_a_writer_that_is_held_up_finds_its_version_cleaned_up(location, monkeypatch, more):
-    """Its number is free again, but nobody would look there, so it must not be told that it won."""
+    """Its number is free again, but readers do not look there, so the commit must not succeed."""
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     publish = type(location.handler).publish
     held_up = iter([True])

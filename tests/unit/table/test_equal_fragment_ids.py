@@ -1,4 +1,4 @@
-"""Manifests of old writers in which two fragments share an id: scanned, and not changed."""
+"""Manifests of old writers with two fragments of one id can be read, but not changed."""
 
 from dataclasses import replace
 

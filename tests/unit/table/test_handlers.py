@@ -50,11 +50,11 @@ from tests.kit.tables import (
 
 
 class Died(BaseException):
-    """What ends a writer at once, without any of its cleaning up."""
+    """Ends a writer immediately, without its cleanup."""
 
 
 class Deadly:
-    """Lets so many requests through, then ends the writer, who can ask for nothing more."""
+    """Lets `count` requests pass, then ends the writer and rejects further requests."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -106,10 +106,10 @@ def test_the_next_reader_finishes_the_commit_of_a_dead_writer(tmp_path):
         record = handler.records.latest(handler.table)
         assert record.version == found.version
         assert record.is_final
-        # The folder shows the version too, to readers that do not know the database.
+        # The folder lists the version too, for readers without the database.
         assert lance.dataset(location.uri).version == found.version
         staged = [i for i in location.store.list("_versions") if "manifest-" in i.path]
-        # One that was never recorded, or was not deleted in the last step, is left to clean up.
+        # A file that was never recorded, or not deleted in the last step, remains for cleanup.
         assert len(staged) <= 1
         decided.append(found.version)
         assert append_rows(location, found, simple_rows(3, 4)).version == found.version + 1
@@ -290,7 +290,7 @@ def test_handlers_are_chosen_by_uri_and_option():
 
 
 def test_a_path_is_free_again_after_its_table_was_dropped(tmp_path):
-    """The database still has records of versions, none of which has a manifest."""
+    """The database still has records of versions without manifests."""
     options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
     uri = str(tmp_path / "t")
     stale = lancelet.write_dataset(pa.table({"id": [1]}), uri, storage_options=options)
@@ -309,7 +309,7 @@ def test_a_path_is_free_again_after_its_table_was_dropped(tmp_path):
 
 
 def test_a_delayed_writer_does_not_treat_a_table_as_dropped(tmp_path, monkeypatch):
-    """All versions that the database had when it was asked are cleaned up before it goes on."""
+    """All versions that the database returned are cleaned up before the commit continues."""
     options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
     uri = str(tmp_path / "t")
 

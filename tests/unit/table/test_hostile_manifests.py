@@ -1,4 +1,4 @@
-"""Manifests with extreme numbers, names and types end in errors of ours, whatever is done."""
+"""Manifests with extreme numbers, names and types raise errors of this library."""
 
 import contextlib
 
@@ -134,7 +134,7 @@ def rewrite_newest(folder, change):
 
 
 def rewrite(data, change):
-    """Return a manifest file whose message is changed; other sections stay where they are."""
+    """Return a manifest file with a changed message and unchanged positions of other sections."""
     position = int.from_bytes(data[-16:-8], "little")
     size = int.from_bytes(data[position : position + 4], "little")
     stored = np.frombuffer(data[position + 4 : position + 4 + size], np.uint8)

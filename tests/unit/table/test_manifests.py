@@ -77,7 +77,7 @@ def test_no_note_leads_to_the_latest_version(location):
 
 
 def test_an_old_note_before_a_gap_is_not_believed(location):
-    """Versions behind a noted one are cleaned up, and the writers since left no notes."""
+    """Versions before a hint are cleaned up, and later writers left no hints."""
     location.store.put(LATEST_VERSION_HINT, b'{"version":3}')
     naming = find_latest(location.store).naming
     for version in (4, 5, 6):
@@ -90,7 +90,7 @@ def test_an_old_note_before_a_gap_is_not_believed(location):
 
 
 def test_an_old_note_in_a_copied_table_is_not_believed(location, tmp_path):
-    """A copy has files of one time, so that only the manifest tells that the note is old."""
+    """Files of a copy have equal times, so that only the manifest shows that the hint is old."""
     naming = find_latest(location.store).naming
     noted = location.store.read(manifest_path(3, naming))
     stored = parse_manifest_file(np.frombuffer(noted, np.uint8))
@@ -157,7 +157,7 @@ def test_a_change_of_names_that_is_cut_short_reads_and_is_finished(tmp_path, fau
 
 
 def test_names_of_both_schemes_are_rejected_with_the_way_out(tmp_path):
-    """As another library leaves them that was cut short; it refuses them too."""
+    """As left by another library that was interrupted; it rejects them too."""
     location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
     options = CommitOptions(naming=ManifestNaming.V1)
     commit(location, new_transaction(0, Overwrite((), SIMPLE_SCHEMA)), options)
@@ -176,7 +176,7 @@ def test_names_of_both_schemes_are_rejected_with_the_way_out(tmp_path):
 
 
 def test_the_newest_may_be_cleaned_up_while_it_is_opened(location):
-    """Whoever listed it looks again, since something newer is there then."""
+    """A reader that listed it lists again, since a newer version exists then."""
 
     class Busy:
         times = 0
@@ -195,7 +195,7 @@ def test_the_newest_may_be_cleaned_up_while_it_is_opened(location):
 
 
 def test_the_highest_version_is_not_followed(location):
-    """What comes after it is the number of a version that is on no branch, which nobody lists."""
+    """The next name has the number of a detached version, which is not listed."""
     highest = 2**63 - 1
     latest = open_snapshot(location)
     manifest = replace(latest.manifest, version=highest)

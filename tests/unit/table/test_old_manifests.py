@@ -178,7 +178,7 @@ def test_the_file_version_of_a_blob_table_is_preserved(uri):
 
 
 def test_a_version_without_a_transaction_conflicts(uri):
-    """Neither its manifest nor a file has the transaction, so any change may have been made."""
+    """No manifest and no file contains the transaction, so it may have made any change."""
     write(uri)
     location = TableLocation.open(uri)
     before = open_snapshot(location, 1)

@@ -1,4 +1,4 @@
-"""Paths that a manifest or a reference names stay below the table, whatever is done with it."""
+"""Paths in manifests and references stay below the table in all operations."""
 
 import datetime as dt
 import json
@@ -41,7 +41,7 @@ CHANGES = {
 
 
 def everything(uri):
-    """Do whatever reads, cleans up, repairs or drops; return what it all said."""
+    """Run all operations that read, clean up, repair or drop; return their errors."""
     said = []
     for call in (
         lambda d: d.to_table(with_row_id=True),
@@ -63,7 +63,7 @@ def everything(uri):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A file of somebody else, which is a good data file."""
+    """A valid data file of another table."""
     folder = tmp_path / "outside"
     own = lancelet.write_dataset(pa.table({"a": [4711], "s": ["secret"]}), str(folder / "own"))
     (only,) = (folder / "own" / "data").iterdir()

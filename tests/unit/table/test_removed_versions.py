@@ -66,7 +66,7 @@ def test_indices_of_a_version_that_was_cleaned_up_are_missed_too(tmp_path):
     lancelet.write_dataset(ROWS, uri).create_scalar_index("k", "BTREE")
     reader = lancelet.dataset(uri)
     clean_up(uri)
-    reader.snapshot.stored.indices.clear()  # as in a process where nobody has read them
+    reader.snapshot.stored.indices.clear()  # as in a process that has not read them
     with pytest.raises(VersionRemovedError) as caught:
         reader.describe_indices()
     assert caught.value.facts["version"] == 2
@@ -125,7 +125,7 @@ def test_errors_for_removed_versions_do_not_suggest_dropping_an_index(tmp_path, 
 
 
 def test_a_version_that_another_cleanup_removes_remains_recorded_when_records_are_merged():
-    """The other cleanup may have read the references before there was one, and deletes it."""
+    """The other cleanup may have read the references before this one existed, and deletes it."""
     store = MemoryStore("merged-records")
     for version in range(1, 5):
         record_removals(store, {version: f"{version}.txn"})

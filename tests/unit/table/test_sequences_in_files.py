@@ -16,7 +16,7 @@ COLUMNS = ["x", "_rowid", "_row_created_at_version", "_row_last_updated_at_versi
 
 @pytest.fixture
 def dataset(tmp_path):
-    """A table of two fragments whose sequences lie one after the other in one file."""
+    """A table of two fragments with adjacent sequences in one file."""
     uri = str(tmp_path / "t.lance")
     rows = pa.table({"x": range(10)})
     lancelet.write_dataset(rows, uri, max_rows_per_file=5, enable_stable_row_ids=True)

@@ -1,4 +1,4 @@
-"""A listing of versions answers by bisection what a search of all names would."""
+"""A listing of versions answers by bisection, with the results of a search of all names."""
 
 from __future__ import annotations
 

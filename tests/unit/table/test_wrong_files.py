@@ -1,4 +1,4 @@
-"""Files of other tables under the right names: what manifests say of them is compared."""
+"""Files of other tables under the right names are compared with the manifest."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ COUNT = 200
 
 
 def put_over(other: Path, own: Path) -> None:
-    """Put a copy of another file under a name; the old one stays as it is for who has it open."""
+    """Replace a file by a copy of another one; open handles keep the old file."""
     own.with_name("other").write_bytes(other.read_bytes())
     own.with_name("other").replace(own)
 
@@ -69,13 +69,13 @@ def test_an_index_file_of_another_size_is_passed_over(tmp_path, kind, column, te
 
 
 def alike(folder: Path, first: int, **options: object) -> lancelet.LanceDataset:
-    """Write a table whose files have the sizes of those of others: its numbers have 11 bits."""
+    """Write a table with files of the same size as others: its numbers have 11 bits."""
     rows = pa.table({"a": pa.array(range(1024 + first, 1024 + first + COUNT), pa.int64())})
     return lancelet.write_dataset(rows, str(folder), **options)
 
 
 def opened_anew(folder: Path) -> lancelet.LanceDataset:
-    """Open a table as another process would, which keeps nothing of its files."""
+    """Open a table as another process would, without cached files."""
     return lancelet.dataset(str(folder), session=lancelet.Session())
 
 

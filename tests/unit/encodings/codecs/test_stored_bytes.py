@@ -1,4 +1,4 @@
-"""The bytes that codecs store, written out by hand, and what they refuse to read.
+"""The bytes that codecs store, written by hand, and rejected input.
 
 The essays of the codecs give the same examples; the laws of `tests/property/test_codecs.py` would
 also hold for a format of our own, so here is the one there is.

@@ -1,4 +1,4 @@
-"""Shredding and unravelling are inverses, whatever is null, empty, sliced or left behind."""
+"""Shredding and unravelling are inverses, for nulls, empty lists, slices and hidden values."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ def test_lists_under_a_null_struct_are_left_behind():
     array = pa.StructArray.from_arrays([lists], ["l"], mask=pa.array([False, True, False]))
     (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
     assert leaf.values.to_pylist() == [1, 4]
-    # The list has a level for nulls of its own, as the reference implementation wants it.
+    # The list has its own level for nulls, as the reference requires.
     assert leaf.definition.tolist() == [0, 2, 0]
     assert there_and_back(array).to_pylist() == [{"l": [1]}, None, {"l": [4]}]
 
 
 def test_fields_of_a_null_struct_may_be_null():
-    """The reference takes values of a layer without nulls to be valid, whatever is around them."""
+    """The reference treats values of a layer without nulls as valid in all contexts."""
     inner = pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])
     outer = pa.StructArray.from_arrays([inner], ["s"], mask=pa.array([False, True, False]))
     (leaf,) = shred(nest(field_of(outer.type), FileVersion.V2_2), outer)

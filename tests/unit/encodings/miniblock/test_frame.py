@@ -1,4 +1,4 @@
-"""Chunks come apart as they were put together, and damaged ones are refused."""
+"""Chunks round trip, and damaged ones are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repetition index finds every row, wherever chunks are cut."""
+"""The repetition index finds every row, for all chunk sizes."""
 
 from __future__ import annotations
 

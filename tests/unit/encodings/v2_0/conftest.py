@@ -1,4 +1,4 @@
-"""A file of one field in memory: what the container does, without the container."""
+"""A file of one field in memory, without a container."""
 
 from dataclasses import dataclass, field
 

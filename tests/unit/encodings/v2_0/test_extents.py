@@ -8,7 +8,7 @@ from lancelet.encodings.v2_0.variable import EndOffsets
 
 
 class NeverAsked:
-    """Stands for offsets that must not be read."""
+    """Offsets that must not be read."""
 
     def read(self, spans):
         raise AssertionError(spans)

@@ -1,4 +1,4 @@
-"""What is encoded reads back the same, by ranges and by single rows, in at most two rounds."""
+"""Encoded values round trip, by ranges and by single rows, in at most two rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 3000
 
 
 def some(values, *, every=5):
-    """Put a null at every so many values."""
+    """Set every n-th value to null."""
     return [None if index % every == 0 else value for index, value in enumerate(values)]
 
 

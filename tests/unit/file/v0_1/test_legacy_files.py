@@ -1,4 +1,4 @@
-"""Files of version 0.1: what is written is read, by the rules of a format without nulls."""
+"""Files of version 0.1 round trip, by the rules of a format without nulls."""
 
 import contextlib
 import itertools
@@ -56,7 +56,7 @@ def metadata_of(data: bytes) -> tuple[int, file_pb.Metadata]:
     return position, file_pb.Metadata.FromString(data[position + 4 : position + 4 + size])
 
 
-# --- what comes back --------------------------------------------------------------------------
+# --- round trips ------------------------------------------------------------------------------
 
 LEAVES = {
     pa.int8(): (st.integers(-128, 127), 0),
@@ -369,7 +369,7 @@ def test_pages_have_the_rows_of_their_batch(length) -> None:
 
 @pytest.mark.parametrize("extremes", [(2**62, -(2**62) - 1), (2**63 - 1, -(2**63))])
 def test_offsets_whose_differences_wrap_around_are_corrupt(extremes) -> None:
-    """A fall of more than 63 bits looks like a rise once it is subtracted."""
+    """A decrease of more than 63 bits overflows to an increase when subtracted."""
     store = write(pa.table({"s": [f"text {row}" for row in range(20)]}))
     whole = bytearray(store.read(PATH))
     (first, *_, last) = (whole.index(b"text 0"), whole.rindex(b"text 19") + len(b"text 19"))

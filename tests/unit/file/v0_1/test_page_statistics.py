@@ -1,4 +1,4 @@
-"""Page statistics: what is stored, and what may be concluded from it."""
+"""Page statistics: stored values, and their use for pruning."""
 
 import datetime as dt
 import math
