@@ -1,10 +1,9 @@
 """Only the listed modules read and write pages; a new one needs a design decision.
 
-Decoders do no I/O: what turns bytes of a page into arrays is a generator that asks for ranges (a
-`ReadCoroutine`), finds values that are stored as Arrow has them (`places`), or hands pages to
-native plans. What a view cannot do is done by kernels. So these tables say who does any of that,
-and a module or a class that begins to has to be added to them, which should be refused unless
-decision records 21 and 25, on the ways there were, have something to say for it.
+Decoders do no I/O: functions that convert page bytes to arrays are generators that request ranges
+(`ReadCoroutine`), locate values stored in Arrow layout, or pass pages to native plans. Kernels do
+the rest. A new module or class has to be added to these tables, which requires a reason that
+decision records 21 and 25 do not cover.
 """
 
 import ast

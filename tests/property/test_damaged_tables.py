@@ -1,8 +1,8 @@
 """Damage to table metadata never yields wrong rows.
 
-The files beside the data are small, so each is cut, flipped and taken away in many places. What is
-asked of the table afterwards must be answered as before, or raise an error that names the file.
-Files of the reference have no seals, but what it makes of ours it still reads.
+Metadata files are small, so each is truncated, changed and removed at many positions. Operations
+then have the same result as before, or raise an error that names the file. Files of the reference
+have no checksums, but it reads tables written by this library.
 """
 
 import contextlib

@@ -1,11 +1,10 @@
 """Reading hostile bytes takes time and memory proportional to their size, or raises an error.
 
-Files of every kind, written without checksums by the reference where it writes them, are changed
-so that all around the change is whole: numbers of messages, of tables of files and of JSON are made
-huge or negative. A table that has such a file is asked everything. Each answer is a value or an
-error of ours, and takes no more memory than a multiple of what the table is, beside what any answer
-takes: neither Python's memory, nor NumPy's, nor Arrow's. A limit on the memory of the process keeps
-the test itself from harm, and processor time is bounded far above what any answer takes.
+Numbers in messages, file tables and JSON are set to huge or negative values in files of every kind,
+written without checksums by the reference if it writes them; the bytes around them remain valid.
+All operations are run on a table with such a file. Each returns a value or an error of this
+library, within a multiple of the size of the table in memory of Python, NumPy and Arrow. The memory of the
+process is limited, and CPU time is bounded far above that of any operation.
 """
 
 import contextlib

@@ -2,17 +2,17 @@
 
     python tests/soak/soak.py --seconds 600 --record
 
-Eight processes work on four tables: of ours and of the reference, on the local disk and on a server
-of objects on the loopback. A process owns the batches of rows that it appended, so that what became
-of each follows from what it was told:
+Eight processes work on four tables: of this library and of the reference, on the local disk and on
+an object store on the loopback. A process owns the batches that it appended, so that the state of a
+batch follows from the replies to its owner:
 
-    append 17       acknowledged        its rows are there, each once, with v = 0
+    append 17       acknowledged        its rows exist, each once, with v = 0
     bump 17         no answer           v is 0 or 1 from now on, in all of its rows
-    drop 17         refused             they are still there
+    drop 17         refused             its rows still exist
 
-Each operation is noted before it begins and after it ended, so that one whose process was killed is
-one without an answer. Besides, a version reads the same whoever reads it and whenever, and at the
-end both libraries read the same rows, and `check` finds nothing in tables of ours.
+Each operation is logged before it starts and after it ends, so an operation of a killed process
+has no answer. All readers of a version see the same rows. At the end, both libraries read the same
+rows, and `check` reports nothing for tables of this library.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ KINDS = {
     "optimize": 1,
     "tag": 1,
 }
-"""How often each kind of operation is chosen."""
+"""The weight of each kind of operation."""
 
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
@@ -74,14 +74,14 @@ ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 @dataclass
 class Batch:
-    """What became of a batch, as far as its owner was told."""
+    """The state of a batch, as far as its owner received replies."""
 
     append: str = UNKNOWN
     drop: str = REFUSED
     bumps: Counter[str] = field(default_factory=Counter)
 
     def wrong(self, values: list[int]) -> str | None:
-        """Return what is wrong with the values of its rows in the newest version."""
+        """Return the errors in the values of its rows in the newest version."""
         if not values:
             lost = self.append == ACKNOWLEDGED and self.drop == REFUSED
             return "rows that were acknowledged are not there" if lost else None
@@ -100,7 +100,7 @@ class Batch:
 
 
 def replayed(events: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Batch]:
-    """Return what is known of each batch of each table, from what processes noted."""
+    """Return the state of each batch of each table, from the logs of the processes."""
     batches: dict[tuple[str, int], Batch] = {}
     open_ones: dict[tuple[int, int], dict[str, Any]] = {}
 
@@ -129,7 +129,7 @@ def replayed(events: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Batch]:
 def judged(
     batches: dict[tuple[str, int], Batch], found: dict[str, dict[int, list[int]]]
 ) -> list[str]:
-    """Return what is wrong with the batches of tables."""
+    """Return the errors of the batches of tables."""
     wrong = []
     for (table, number), batch in sorted(batches.items()):
         said = batch.wrong(found[table].get(number, []))
@@ -288,7 +288,7 @@ def digest(rows: object) -> str:
 
 
 def events_of(log: Path) -> list[dict[str, Any]]:
-    """Return what a process noted; what it was about to write when it was killed is no event."""
+    """Return the events in the log of a process; an incomplete line is no event."""
     found = []
     for line in log.read_text().splitlines() if log.exists() else ():
         with contextlib.suppress(json.JSONDecodeError):  # as an empty line is none either
@@ -378,7 +378,7 @@ def report(
     counts: Counter[str],
     seconds: float,
 ) -> dict[str, Any]:
-    """Judge what is left, and count."""
+    """Check the final state, and count."""
     import lance
 
     import lancelet
@@ -428,7 +428,7 @@ def report(
 
 
 def main() -> int:
-    """Run for as long as is asked for."""
+    """Run for the requested time."""
     parser = argparse.ArgumentParser(prog="python tests/soak/soak.py")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)

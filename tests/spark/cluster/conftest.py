@@ -64,7 +64,7 @@ def server():
 
 @pytest.fixture(scope="session")
 def start_driver(tmp_path_factory, environment, cluster):
-    """Return what starts a driver of the cluster, with settings beside those of every driver.
+    """Return a function that starts a driver of the cluster with additional settings.
 
     In Connect mode it is a client without a JVM, and a server of its own.
     """
@@ -95,12 +95,12 @@ def driver(start_driver):
 
 @pytest.fixture(scope="module")
 def server_address(cluster):
-    """Return where a server of Spark Connect is, whose jobs run on the cluster."""
+    """Return the address of a Spark Connect server with jobs on the cluster."""
     with cluster.connect_server(SETTINGS) as address:
         yield address
 
 
 @pytest.fixture
 def table(server, request):
-    """Return a place for a table of the test on S3."""
+    """Return the URI of a table of the test on S3."""
     return f"s3://shelf/{request.node.name.replace('[', '-').strip(']')}.lance"

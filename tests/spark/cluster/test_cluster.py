@@ -1,8 +1,7 @@
 """Jobs on a cluster of two workers, with tables on S3, while executors and machines die.
 
-Goal: whatever is killed, each table holds every row once, nothing is left behind that cleaning up
-does not find, and the reference reads it. Method: tasks that stop in the middle say so by a file,
-and wait for another one; between the two something is killed.
+Each table has every row once, cleanup finds all remaining files, and the reference reads the table.
+Tasks create a file and wait for another one; in between, something is killed.
 """
 
 import os
@@ -22,7 +21,7 @@ from pyspark import TaskContext, cloudpickle
 from lancelet import spark as ls
 from tests.kit.spark_cluster import wait_until
 
-# Workers cannot import tests, so what is defined here travels by value.
+# Workers cannot import tests, so functions of this module are pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 PARTS = 4
@@ -43,7 +42,7 @@ class Gate:
         self.folder.mkdir()
 
     def stop(self):
-        """Say that this process is in the middle of a task, and wait."""
+        """Signal that this process is within a task, and wait."""
         (self.folder / f"waiting-{os.getpid()}").touch()
         deadline = time.monotonic() + 120
         while not (self.folder / "open").exists():
@@ -70,7 +69,7 @@ def gate(tmp_path):
 
 
 def frame_of(spark, between, start=0, rows=ROWS):
-    """Rows whose tasks call a function when they have finished some files, and not all."""
+    """Rows with tasks that call a function after some of their files are finished."""
 
     def call(batches):
         left = ROWS_WITH_FILES
@@ -130,7 +129,7 @@ def assert_rows(found, expected):
 
 
 def assert_valid_without_orphans(driver, server, table):
-    """Clean up, and see that nothing is left that no version uses, and that all else is sound."""
+    """Clean up, and check that no unreferenced file remains and the table is valid."""
     options = server.storage_options
     driver.run(clean, table, options)
     assert files_in(server, table) == used_files(server, table)
@@ -236,7 +235,7 @@ def test_a_backfill_survives_the_loss_of_a_machine(cluster, driver, server, tabl
     gate.wait_for_tasks(2)
     cluster.kill_worker(1)
     gate.open()
-    # What the lost machine had noted as done is not done again.
+    # Tasks that the lost machine had completed are not run again.
     assert 0 < driver.finish(call) <= ROWS
     cluster.add_worker()
     ids = np.arange(ROWS)
@@ -270,7 +269,7 @@ def compact_small(spark, table, options):
 
 
 def write_failing_once(spark, table, options, way):
-    """Write with tasks whose first attempt fails behind some finished files."""
+    """Write with tasks that fail in the first attempt after some finished files."""
 
     def fail():
         if TaskContext.get().attemptNumber() == 0:
@@ -290,7 +289,7 @@ def test_a_task_that_is_tried_again_writes_its_rows_once(driver, server, table, 
 
 
 def write_with_a_slow_attempt(spark, table, options, way, folder):
-    """Write with one task whose first attempt waits long behind some finished files."""
+    """Write with one task that waits long in the first attempt after some finished files."""
 
     def dawdle():
         context = TaskContext.get()

@@ -41,7 +41,7 @@ def test_files_are_waited_for_once_and_before_the_manifest(tmp_path, change):
     written = [place for place, each in enumerate(store.log) if names_data(each)]
     assert done.count("flush") == 1
     assert max(written) < done.index("flush") < done.index("put_if_absent")
-    # Whoever goes on with the new version is not lazy by accident.
+    # Later operations on the new version are not deferred.
     assert after.location.store.inner._flushes is None
 
 

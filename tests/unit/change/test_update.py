@@ -1,4 +1,4 @@
-"""Updates compute from old values, keep what they do not name, and change nothing if they fail."""
+"""Updates compute from old values, preserve other columns, and change nothing if they fail."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A BTREE against a scan of the values, at every place where pages, nulls and NaN meet."""
+"""A BTREE compared with a scan of the values, at all borders of pages, nulls and NaN."""
 
 import math
 
@@ -99,7 +99,7 @@ FLOATS = [None, -NAN, float("-inf"), -1.0, -0.0, 0.0, 1.5, float("inf"), NAN]
 
 
 def total(item):
-    """A key by which NaN is one value, the greatest."""
+    """A sort key that treats NaN as one value, the largest."""
     return (True, 0.0) if math.isnan(item) else (False, item)
 
 

@@ -54,7 +54,7 @@ def trained(texts, **how):
 
 
 def check(segment, texts, first=0):
-    """Every row with a part is found, and none other but where the answer says it is not exact."""
+    """Every row with a substring is found, and no other unless the result is inexact."""
     for part in PARTS:
         query = Contains(part)
         rows = {first + at for at, text in enumerate(texts) if text is not None and part in text}
@@ -150,7 +150,7 @@ def stored(texts):
 
 
 def rewritten(place, changes):
-    """Return a folder whose first file says other things of itself."""
+    """Return a folder with changed metadata in its first file."""
     file = place.open(layout.part_name(0))
     table = pa.Table.from_arrays(file.read(file.schema.names), schema=file.schema)
     metadata = {**file.metadata, **{key: value for key, value in changes.items() if value}}

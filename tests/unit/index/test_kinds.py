@@ -1,8 +1,8 @@
-"""Every kind of index against looking at the rows one by one, through its whole life.
+"""Every kind of index, compared with an evaluation row by row.
 
-Goal: an answer has every row that matches, and no other if it says that it is exact. Method: random
-values over two fragments, random questions, asked of a fresh segment, of one that was merged with
-more rows after a fragment was dropped, and of one whose rows moved.
+A result has every matching row, and no other if the index is exact. Random queries of random values
+over two fragments are run on a new segment, on one merged with more rows after a fragment was
+dropped, and on one with moved rows.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Sorting rows that do not fit in memory gives what sorting them at once gives."""
+"""Sorting rows in runs equals sorting them in memory."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Zones: cut as the table comes, summarised many at once, and never held all together."""
+"""Zones are created while the table is read, summarized in groups, and never all in memory."""
 
 import math
 import weakref
@@ -17,7 +17,7 @@ FRAGMENTS = st.lists(st.lists(st.booleans(), max_size=20), max_size=5)
 
 
 def rows_of(fragments: list[list[bool]], part_rows: int) -> IndexedRows:
-    """Return rows, those that are live, in parts that know nothing of fragments."""
+    """Return the live rows in parts that are independent of fragments."""
     addresses = np.array(
         [
             number << 32 | offset

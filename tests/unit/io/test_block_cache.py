@@ -1,4 +1,4 @@
-"""The cache of remote objects on a local disk: what it keeps, shares, verifies and deletes."""
+"""The cache of remote objects on a local disk: reuse, sharing, verification and eviction."""
 
 from __future__ import annotations
 

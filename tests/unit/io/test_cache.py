@@ -216,7 +216,7 @@ def test_kinds_have_limits_within_the_budget():
 
 
 def test_threads_share_scopes_that_come_and_go():
-    """More threads than the budget has room for, whose scopes die while others are evicted."""
+    """More threads than the budget permits, with scopes that end while others are evicted."""
     cache = LruCache(50_000, {INDEX: 20_000})
 
     def work(seed):

@@ -10,7 +10,7 @@ from lancelet.io.durable import BackgroundFlushes
 def test_files_of_several_threads_are_flushed_and_closed_once(tmp_path):
     handles = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(400)]
     flushes = BackgroundFlushes()
-    # A handle that is closed twice makes a flush fail, or hits the file of somebody else.
+    # A handle closed twice makes a flush fail, or closes another file.
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

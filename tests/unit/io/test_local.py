@@ -200,7 +200,7 @@ def test_locks_give_names_where_there_are_no_links(store: LocalStore, monkeypatc
 
 @pytest.fixture
 def no_links(monkeypatch):
-    """A drive that has neither hard links nor files without names."""
+    """A drive without hard links and unnamed files."""
 
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -384,7 +384,7 @@ def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, mon
 
 
 def spy_on_syncs(monkeypatch) -> list[str]:
-    """Return a list to which every flush and every new name adds what it was."""
+    """Return a list that records every flush and every new name."""
     done: list[str] = []
     flush, link = os.fsync, os.link
 
@@ -415,7 +415,7 @@ def test_lazy_files_are_flushed_in_the_background_and_waited_for_once(store, mon
     assert sorted(done[1:]) == ["flush data", "flush file"]
     lazy.flush()
     assert len(done) == 3
-    # What must be flushed before it has its name still is.
+    # Data is still flushed before the file gets its name.
     lazy.put_if_absent("data/b", b"y")
     assert done[3:] == ["flush file", "name b", "flush data"]
 

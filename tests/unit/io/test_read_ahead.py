@@ -1,4 +1,4 @@
-"""Reading ahead changes no result; what is tested is that it asks once, and for nothing outside."""
+"""Reading ahead requests each range once, and nothing outside of the file."""
 
 import mmap
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_cold_slices_are_requested_in_steps(tmp_path: Path):
         known = nothing_known(source)
         # One for the small slice, eight of 128 KiB for the other; none without the kernel.
         assert kernels.read_ahead(slices, known) == (9 if kernels.NATIVE else 0)
-        # Each block of four pages is asked for once.
+        # Each block of four pages is requested once.
         assert int(known.sum()) == (4 + 256 if kernels.NATIVE else 0)
         assert kernels.read_ahead(slices, known) == 0
         touched = [int(slices.slice_bytes(index).sum()) for index in range(3)]

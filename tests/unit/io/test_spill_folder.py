@@ -1,4 +1,4 @@
-"""What is spilled to disk never outlives its process, however that ends."""
+"""Spilled files are removed when their process ends, also if it is killed."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ def end(child):
 
 
 def sweep(place):
-    """Do what a process does that spills for the first time."""
+    """Spill as a new process does."""
     subprocess.run(
         [sys.executable, "-c", HOLDER.replace("time.sleep(120)", "folder.close()"), str(place)],
         check=True,

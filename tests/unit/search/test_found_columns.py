@@ -1,7 +1,7 @@
-"""Filters and orders that name what a search adds: distances and scores of the rows it found.
+"""Filters and orders by columns that a search adds: distances and scores.
 
-Laws: a filter of what was found keeps the rows for which it is true of the unfiltered result; an
-order is that of the column, whether the column is returned or not. The reference finds the same.
+A filter keeps the rows of the unfiltered result for which it is true. An order does not depend on
+whether its column is returned. Results equal those of the reference.
 """
 
 import lance as reference

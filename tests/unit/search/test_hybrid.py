@@ -1,4 +1,4 @@
-"""Rankings are put together by their formulas, and searches by text and vector with them."""
+"""Rankings are combined by their formulas, as are searches by text and vector."""
 
 import numpy as np
 import pyarrow as pa

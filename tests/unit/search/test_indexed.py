@@ -1,7 +1,7 @@
-"""Searching an index: at all partitions and with refinement it is exact search, whatever happened.
+"""Searching all partitions with refinement equals exact search after any changes.
 
-A table lives: rows are appended, updated, deleted, fragments compacted, indices optimised and
-trained again. After each step the index finds what a look at every row finds.
+Rows are appended, updated and deleted, fragments compacted, indices optimized and retrained. After
+each step, the index finds the rows of an exhaustive search.
 """
 
 import tempfile

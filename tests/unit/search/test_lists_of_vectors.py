@@ -1,7 +1,7 @@
 """Rows that are lists of vectors, searched through an index.
 
-Laws: as many rows are found as were asked for if there are as many, however many vectors of one row
-are near; and at any factor of refining no fewer of the nearest rows than the reference finds.
+A search returns `k` rows if there are as many, also if many vectors of one row are near. At every
+refine factor, it finds at least as many of the nearest rows as the reference.
 """
 
 import lance as reference

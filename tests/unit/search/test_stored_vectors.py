@@ -1,4 +1,4 @@
-"""Vectors compared where they are: as far as those that are read, whatever the column is like."""
+"""Vectors compared in the file have the distances of vectors that are read, for all columns."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,7 +1,7 @@
-"""Damaged files of text indices: the rows are found all the same, with a warning, or not at all.
+"""Damaged files of text indices: rows are found with a warning, or the query fails.
 
-Goal: never another answer than that of the texts. Method: every file of an index is removed, cut
-short, and has bits flipped, one at a time; queries of every kind are asked.
+Every file of an index is removed, truncated, and changed by bit flips, one at a time; queries of
+every kind are run.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Elements of lists as documents, held to an exhaustive search of every element.
+"""Elements of lists as documents, compared with an exhaustive search of every element.
 
-Goal: whatever happened to a table, a query by element finds the elements whose words match, says
-where they are, and scores them by what BM25 says of elements. Method: every element is looked at.
+After random changes of a table, a query by element returns the matching elements with their
+positions and BM25 scores.
 """
 
 import random
@@ -52,7 +52,7 @@ def table_of(lists, data_type=TYPES[0]):
 
 
 def elements(lists):
-    """Every element with its words, by row and place."""
+    """Every element with its terms, by row and position."""
     return {
         (each, place): (text or "").replace("!", "").split()
         for each, texts in lists.items()
@@ -61,7 +61,7 @@ def elements(lists):
 
 
 def scores(lists, words):
-    """What BM25 says of the elements that have any of some words."""
+    """The BM25 scores of elements with any of the terms."""
     documents = elements(lists)
     corpus = Corpus(len(documents), sum(map(len, documents.values())))
     found = {}

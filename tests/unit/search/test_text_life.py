@@ -1,8 +1,7 @@
-"""Text indices through random lives, held to an exhaustive search of the texts.
+"""Text indices after random changes, compared with an exhaustive search of the texts.
 
-Goal: whatever happened to a table, a query finds the rows whose texts match, the best first, with
-and without a limit, and an index that was just built scores as BM25 says. Method: a plain dict of
-texts beside the table, changed in the same way; every text is looked at.
+A query returns the matching rows, best first, with and without a limit, and a new index has BM25
+scores. The model is a dict of texts that is changed in the same way.
 """
 
 import math
@@ -113,7 +112,7 @@ def words_of(text):
 
 
 class Oracle:
-    """Looks at every text."""
+    """Searches every text."""
 
     def __init__(self, texts):
         self.words = {each: words_of(text) for each, text in texts.items() if words_of(text)}

@@ -1,7 +1,6 @@
-"""What is shown of texts that were found: their words marked, and why they have their score.
+"""Highlights and explanations: matching terms are marked, and the explained parts sum to the score.
 
-Goal: what is marked are the words that were found, and what is added up is the score. Method:
-small tables with and without an index, texts of several scripts, long texts.
+The tables are small, with and without an index, with several scripts and long texts.
 """
 
 import pyarrow as pa

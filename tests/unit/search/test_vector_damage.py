@@ -1,7 +1,7 @@
-"""Damaged files of vector indices: rows are found by looking at all, with a warning.
+"""Damaged files of vector indices: searches fall back to all rows, with a warning.
 
-Goal: never another answer than that of the vectors. Method: each file of an index is removed, cut
-short, and has bits flipped; what is found is compared with exact search. `check` says what it is.
+Each file of an index is removed, truncated, and changed by bit flips. Results equal those of exact
+search, and `check` reports the damage.
 """
 
 import random
@@ -125,7 +125,7 @@ def test_rows_in_wrong_places_are_found_by_checking(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::lancelet.scan.indexing.segments.IndexUnusableWarning")
 def test_rows_that_a_manifest_claims_cost_nothing(tmp_path):
-    """A fragment may be said to have any number of rows, and a search took a byte for each."""
+    """A manifest may claim any number of rows of a fragment, and a search used a byte for each."""
     uri = str(tmp_path / "t")
     vectors = np.random.default_rng(3).normal(size=(600, 4)).astype(np.float32)
     column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 4)

@@ -111,12 +111,12 @@ def test_each_check_level_finds_more_damage(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"id": values}), str(tmp_path))
     path = data_file(dataset, 0)
     original = path.read_bytes()
-    # The footer is the end; its damage is seen when the file is opened.
+    # The footer is at the end; its damage is found when the file is opened.
     flip(path, len(original) - 10)
     assert found(dataset, "present") == []
     assert found(dataset, "footers") == [("error", 0)]
     path.write_bytes(original)
-    # Damage at the beginning is seen by whoever reads it.
+    # Damage at the start is found by reads of it.
     flip(path, 20_000)
     assert found(dataset, "footers") == []
     assert found(dataset, "checksums") == [("error", 0)]
@@ -324,7 +324,7 @@ def test_leftovers_of_old_releases_in_indices_are_not_damage(tmp_path):
     assert {f.severity for f in findings} == {Severity.WARNING}
     other = str(tmp_path / "other")
     shutil.copytree(uri, other)
-    # Either mends what segments cover with the next commit; the reference names their files too.
+    # Both correct the coverage with the next commit; the reference lists the files too.
     lance.dataset(uri).delete("false")
     lancelet.dataset(other).update_config({"a": "b"})
     for mended in (uri, other):
@@ -393,7 +393,7 @@ def test_a_manifest_that_cannot_be_read_is_a_finding_among_all_versions(table):
 
 
 class Meanwhile(WrappedStore):
-    """Lets somebody do something as soon as the size of a data file is asked for."""
+    """Runs a function when the size of a data file is requested."""
 
     def __init__(self, store, do):
         super().__init__(store, self)

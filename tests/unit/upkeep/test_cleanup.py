@@ -226,7 +226,7 @@ def test_files_of_branches_and_clones_are_retained(tmp_path):
     branch = lancelet.dataset(root).checkout_version(("dev/x", None))
     assert branch.to_table().equals(expected)
     assert lancelet.dataset(clone).to_table().equals(first)
-    # Cleaning up a branch leaves what the main table needs.
+    # Cleaning up a branch retains files of the main table.
     branch.delete("id = 5")
     branch.cleanup_old_versions(older_than=ALL, delete_unverified=True)
     assert [version["version"] for version in branch.versions()] == [4]
@@ -284,7 +284,7 @@ def test_a_version_that_cannot_be_read_stops_everything(tmp_path):
 
 
 def test_a_version_that_is_restored_meanwhile_keeps_its_files(tmp_path):
-    """Between planning and deleting, somebody makes version 2 the latest again."""
+    """Between planning and deletion, another writer restores version 2."""
     dataset = changed(str(tmp_path))
     expected = dataset.checkout_version(2).to_table()
     policy = CleanupPolicy(delete_unverified=True)
@@ -358,7 +358,7 @@ def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty
 
 @pytest.mark.parametrize("late", [{1}, {2}, {1, 2}])
 def test_files_of_a_clone_are_retained_when_its_versions_are_removed(tmp_path, monkeypatch, late):
-    """The clone is changed and cleaned up while the one who cleans up the table is stopped."""
+    """The clone is changed and cleaned up while the cleanup of the table is paused."""
     dataset = write(rows(0, 10), str(tmp_path / "t"), "create")
     clone = dataset.shallow_clone(str(tmp_path / "clone"), 1)
     dataset = write(rows(0, 3), str(tmp_path / "t"), "overwrite")

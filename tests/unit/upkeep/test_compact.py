@@ -105,7 +105,7 @@ def test_rows_and_their_order_stay(version, history):
     dataset.validate()
     again = lancelet.dataset(uri)
     assert by_id(again.to_table()).equals(by_id(before))
-    # What was rewritten lies behind what was not; within fragments rows keep their order.
+    # Rewritten rows follow other rows; the order within fragments is preserved.
     for fragment in again.get_fragments():
         ids = fragment.to_table(columns=["id"])["id"].to_pylist()
         assert ids == sorted(ids)
@@ -130,7 +130,7 @@ def test_row_ids_and_versions_stay(history):
 @settings(max_examples=20)
 @given(histories(), st.data())
 def test_deletions_of_others_are_followed(history, data):
-    """Goal: what others delete between reading and committing is deleted in the result.
+    """Rows deleted by others between reading and committing are deleted in the result.
 
     Method: tasks are run on one version, rows deleted in the next, and then the tasks committed.
     """
@@ -143,7 +143,7 @@ def test_deletions_of_others_are_followed(history, data):
     plan = Compaction.plan(dataset, wishes)
     results = [task.execute(dataset) for task in plan.tasks]
     other = lancelet.dataset(uri)
-    # Whole fragments too, and rows that are gone already.
+    # Whole fragments too, and rows that are deleted already.
     start = data.draw(st.integers(0, sum(sizes)))
     stop = data.draw(st.integers(start, sum(sizes)))
     single = data.draw(st.integers(0, sum(sizes)))
@@ -196,7 +196,7 @@ def test_conflicting_results_are_omitted_and_retried(tmp_path):
     done = compact_files(snapshot, wishes)
     assert [int(fragment.physical_rows) for fragment in done.snapshot.fragments] == [30, 30]
     assert done.metrics.fragments_removed == 3
-    # The result that was left out has no files any more.
+    # The omitted result has no files.
     files_after = {path.name for path in (tmp_path / "t" / "data").iterdir()}
     assert len(files_after - files_before) == 1
     assert lancelet.dataset(uri).to_table().equals(table_of(0, 60))
@@ -353,7 +353,7 @@ def test_rows_move_as_a_list_of_them_would(fragments, rows_per_target):
 
 
 def indexed_and_planned(tmp_path):
-    """Return a table with an index, and what a task of a compaction of its first rows made."""
+    """Return a table with an index, and the result of a compaction task of its first rows."""
     uri = str(tmp_path / "t")
     make(uri, [10, 10, 10, 10]).create_scalar_index("id", "BTREE")
     dataset = lancelet.dataset(uri)
@@ -395,7 +395,7 @@ def test_a_compaction_changes_no_other_table_at_its_path(tmp_path):
     uri = tmp_path / "t"
     lancelet.write_dataset(pa.table({"id": [1, 2]}), uri).insert(pa.table({"id": [3]}))
     dataset = lancelet.dataset(uri)
-    assert dataset.to_table().num_rows == 3  # so that its files are kept open
+    assert dataset.to_table().num_rows == 3  # so that its files remain open
     uri.rename(tmp_path / "elsewhere")
     lancelet.write_dataset(pa.table({"id": [50]}), uri).insert(pa.table({"id": [51]}))
     with pytest.raises(VersionNotFoundError):

@@ -1,6 +1,6 @@
 """Damaged files of indices: answers stay right, a warning names the file, check sees it.
 
-They keep nobody from compacting the table or bringing its other indices up to date.
+They do not prevent compaction and updates of other indices.
 """
 
 from pathlib import Path

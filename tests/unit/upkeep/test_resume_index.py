@@ -113,7 +113,7 @@ def test_a_build_that_was_stopped_continues_with_the_part_it_was_at(path, kind):
     check_answers(path, kind)
     (index,) = lancelet.dataset(path).describe_indices()
     left = folders(path) - {index.segments[0].uuid}
-    # What was being written when the build was stopped, if anything; the cleanup removes it.
+    # Partial files of the stopped build, if any; the cleanup removes them.
     assert len(left) <= 1
 
 

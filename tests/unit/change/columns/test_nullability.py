@@ -1,4 +1,4 @@
-"""An expression said to be never null is never null; the reference says the same of most."""
+"""Expressions declared as not null are never null; the reference mostly agrees."""
 
 import lance
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""An index on a list does not answer for fragments whose lists were replaced."""
+"""An index of a list column is not used for fragments with replaced lists."""
 
 import contextlib
 

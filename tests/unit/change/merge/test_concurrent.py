@@ -11,7 +11,7 @@ from lancelet.errors import SchemaMismatchError
 
 @pytest.fixture
 def handles(request):
-    """Return two handles that look at the same version."""
+    """Return two handles of the same version."""
     rows = pa.table({"k": [1, 2], "v": [10, 20]})
     first = lancelet.write_dataset(rows, f"memory://{request.node.name}/t", max_rows_per_file=1)
     return first, lancelet.dataset(first.uri)
@@ -56,7 +56,7 @@ def test_a_key_that_an_update_made_meanwhile_is_updated(handles):
 
 
 def test_appends_of_other_keys_do_not_cost_the_work(handles):
-    """Goal: an upsert makes progress beside a stream of appends, without doing anything twice."""
+    """An upsert makes progress during a stream of appends, and applies each change once."""
     first, second = handles
     for number in range(100, 105):
         first.insert(pa.table({"k": [number], "v": [0]}))
@@ -127,7 +127,7 @@ def dropped_and_another(dataset):
 @pytest.mark.parametrize("change", [renamed_and_another, dropped_and_another])
 @pytest.mark.parametrize("module", [lancelet, lance])
 def test_names_count_where_columns_changed_meanwhile(tmp_path, module, change):
-    """Goal: a merge that is done again brings values to the columns that have its names then."""
+    """A retried merge writes values to the columns that have the names then."""
     rows = pa.table({"k": [1, 2], "v": [10, 20]})
     handle = module.write_dataset(rows, str(tmp_path / "t"))
     change(module.dataset(handle.uri))

@@ -1,6 +1,6 @@
 """Upserts and deletes use an index on the key only if that reads less.
 
-What is read is counted, with the index and without, each time by a handle that keeps nothing.
+Reads are counted with and without the index, each time with empty caches.
 """
 
 import numpy as np
@@ -28,9 +28,9 @@ def tables(tmp_path_factory):
 
 
 def read_by(path, work):
-    """Return the requests and bytes that work takes where nothing is cached, and what it returned.
+    """Return the requests and bytes of `work` with an empty cache, and its result.
 
-    The cache is the process's: what is in it depends on the tests that ran before.
+    The cache is shared by the process and depends on previous tests.
     """
     CACHE.clear()
     dataset = lancelet.dataset(str(path))
@@ -101,5 +101,5 @@ def test_a_delete_of_half_the_table_reads_its_rows_and_no_page_of_the_index(tabl
 
     found, plain = (read_by(folder / name, delete) for name in ("indexed", "plain"))
     assert found[2].rows == plain[2].rows > NUM_ROWS // 3
-    # What is read to know how much the index would find: its summary, not its pages.
+    # The estimate of the index reads its summary, not its pages.
     assert found[1] < 1.1 * plain[1]

@@ -14,7 +14,7 @@ DOCS = 40
 
 
 def _list_of(token: int, with_position: bool) -> TokenList:
-    """Token t is in every document whose number t + 1 divides."""
+    """Token t is in every document with a number divisible by t + 1."""
     docs = np.arange(0, DOCS, token + 1, dtype=np.uint32)
     freqs = np.full(len(docs), token % 3 + 1, np.uint32)
     assert not with_position

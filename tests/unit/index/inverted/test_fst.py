@@ -1,4 +1,4 @@
-"""Token sets that are written as automata are read back as they were."""
+"""Token sets written as automata round trip."""
 
 import numpy as np
 import pytest

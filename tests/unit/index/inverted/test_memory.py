@@ -1,4 +1,4 @@
-"""How much memory a text index takes while it is built changes nothing in its files."""
+"""The memory limit of the build of a text index does not affect its files."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import lancelet
 from lancelet.errors import InvalidInputError
 
 SEGMENT = "00000000-0000-4000-8000-000000000001"
-"""Files keep their names, and the segment is part of them."""
+"""File names are constant and contain the segment."""
 
 TEXTS = [f"red fox {number} jumps over {number % 7} and {number % 31}" for number in range(900)]
 

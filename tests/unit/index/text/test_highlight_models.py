@@ -1,4 +1,4 @@
-"""Words are marked in texts whatever cuts these: rules, or packages that know the words."""
+"""Terms are marked in texts for tokenizers by rules and by dictionaries."""
 
 import lindera
 import pytest

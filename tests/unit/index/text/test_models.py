@@ -1,4 +1,4 @@
-"""Tokenizers that need a package or a model say what is missing."""
+"""Errors of tokenizers name the missing package or model."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Partitions that grew are split and those that shrank are joined; what is found stays the same."""
+"""Large partitions are split and small ones are joined, with unchanged results."""
 
 import lance as reference
 import numpy as np

@@ -1,4 +1,4 @@
-"""Graphs of bits: what they compare, and graphs that were built by another comparison."""
+"""Graphs of binary vectors: distances, and graphs built with another metric."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ CENTERS = RANDOM.integers(0, 2, (40, 128))
 
 
 def near_centers(count):
-    """Return vectors of 128 bits, each of which differs from one of the centers in a few."""
+    """Return vectors of 128 bits that differ from a center in a few bits."""
     flipped = RANDOM.random((count, 128)) < 0.1
     return np.packbits(CENTERS[RANDOM.integers(0, len(CENTERS), count)] ^ flipped, axis=1)
 
@@ -44,7 +44,7 @@ def recall(dataset):
 
 
 def dot_view(quantizer, codes):
-    """Return bytes as numbers to be compared by dot product, whatever the metric is."""
+    """Return bytes as numbers for dot products, for all metrics."""
     return GraphView(
         np.ascontiguousarray(codes["flat"], np.float32), Comparison.FLOAT_DOT, base=1.0
     )

@@ -1,4 +1,4 @@
-"""The change feed against a plain model: rows by id, as they were at every version."""
+"""The change feed compared with a model: rows by id at every version."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_images_of_no_columns_and_of_nested_ones(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_manifest_claims_are_looked_at_in_pieces(tmp_path):
-    """A fragment may be said to have any number of rows, and took nine bytes for each of them."""
+    """A manifest may claim any number of rows of a fragment, each of which used nine bytes."""
     uri = str(tmp_path / "t")
     dataset = lancelet.write_dataset(_rows([0, 1, 2], 0), uri)
     dataset.delete("id = 1")

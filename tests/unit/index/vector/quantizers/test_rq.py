@@ -1,4 +1,4 @@
-"""RQ: packing is undone by unpacking, rotations keep lengths, estimates are near the truth."""
+"""RQ: packing round trips, rotations preserve lengths, and estimates are accurate."""
 
 import numpy as np
 import pytest
