@@ -3,8 +3,8 @@
 Numbers in messages, file tables and JSON are set to huge or negative values in files of every kind,
 written without checksums by the reference if it writes them; the bytes around them remain valid.
 All operations are run on a table with such a file. Each returns a value or an error of this
-library, within a multiple of the size of the table in memory of Python, NumPy and Arrow. The memory of the
-process is limited, and CPU time is bounded far above that of any operation.
+library, within a multiple of the size of the table in memory of Python, NumPy and Arrow. The memory
+of the process is limited, and CPU time is bounded far above that of any operation.
 """
 
 import contextlib
