@@ -1,31 +1,30 @@
-"""Loading for training: samples a second, the first batch, and memory, beside other loaders.
+"""Compare loaders for training: samples per second, per CPU second, and time to the first batch.
 
-python benchmarks/bench_training.py [--scale 10] [--seconds 10] [--only features images tokens]
-                                    [--folder FOLDER]    keeps the files for the next run
+python benchmarks/bench_training.py [--only features ...] [--loaders lancelet ...] [--seconds 1.5]
+                                    [--scale 1] [--folder FOLDER]    keeps the files for later runs
 
-    features    rows of sixteen numbers, batches of 1,024
-    images      rows with a JPEG of some 20 KB and a label, batches of 64, not decoded
-    tokens      sequences of 50 to 500 tokens, batches of 256
+    features    rows of 16 float32, batches of 1,024
+    vectors     rows of 768 float32, batches of 256
+    images      rows with a JPEG of about 20 KB and a label, batches of 64, not decoded
+    tokens      sequences of 50 to 500 int32 tokens, batches of 256
 
-The same rows lie in a Lance table, in Parquet with row groups of 10,000 (images: 100), in MDS and
-in tars; the last two, which store row by row, hold the first 200,000 at most. Each loader runs in a
-process of its own, with the files in memory; it yields tensors of PyTorch or, for images and
-tokens, what it makes of bytes and lists by itself. Loaders:
+All loaders read the same rows from files in the page cache and yield the same batches: tensors of
+features, vectors and labels; byte strings or tensors of bytes of images (values and offsets from
+workers of lancelet); values and offsets of tokens, or an array per sequence from formats that store
+samples one by one. Each loader has a process of its own. It reads in that process (0 workers) and
+in 2 workers of a PyTorch loader or the loader of Grain:
 
-    lancelet            the plan of an epoch, `LanceDataset` of `lancelet.torch.data`
-    pylance             its `LanceDataset`, and for a shuffle `SafeLanceDataset` in a `DataLoader`
-    datasets            Hugging Face's over Parquet: streamed, and for a shuffle as a map
-    mds                 `StreamingDataset` of MosaicML Streaming, in a `DataLoader` with two workers
-    webdataset          `WebDataset` of tars, in a `WebLoader` with two workers
+    lancelet         `LanceDataset` of `lancelet.torch.data`, which also reads ahead by threads
+    pylance take     `take` per batch, from a map-style dataset with a sampler of batches
+    pylance          its iterable dataset, in order only
+    datasets         Hugging Face, map-style in Arrow format with a sampler of batches
+    datasets stream  Hugging Face, streamed Parquet, in order only
+    mds              `StreamingDataset` of MosaicML Streaming; its shuffle `py1e` is in blocks
+    webdataset       tar files; shuffles the files and a buffer of 1,000 samples
+    grain            ArrayRecord files, read by the loader of Grain
 
-The shuffle of the first three is of all rows. That of MDS is its default `py1e`, within blocks of
-262,144 rows; that of WebDataset is of the shards and of a buffer of 1,000 rows. The two get the
-features of a row as one array, which is their quickest form. Loaders run for some seconds, an epoch
-after another; workers stay. Samples a second are those after the first batch. Processor time is
-that of a process and its workers from the start; memory is what the process alone grew by, with the
-pages of files that it maps. Needs the groups `test` and `torch`; loaders of `mosaicml-streaming`
-and `webdataset` take part where those are installed (the first asks for versions of other packages
-that the groups do not have).
+The formats of the last three hold at most 50,000 samples. Samples per second exclude the first
+batch. CPU time is compared without workers, whose time includes their start.
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ import argparse
 import gc
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -49,250 +50,375 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from compare import save
+from torch.utils.data import DataLoader, Dataset
 
 SHAPES: Final = {
-    "features": (10_000_000, 1024),
-    "images": (20_000, 64),
-    "tokens": (500_000, 256),
+    "features": (1_000_000, 1024),
+    "vectors": (100_000, 256),
+    "images": (10_000, 64),
+    "tokens": (200_000, 256),
 }
-"""Rows at scale 1, and rows of a batch. Ten times the images and tokens are 4 GB and 5 GB."""
+"""Rows at scale 1, and rows of a batch."""
 LOADERS: Final = {
     "lancelet": "lancelet",
+    "pylance take": "lance",
     "pylance": "lance",
     "datasets": "datasets",
+    "datasets stream": "datasets",
     "mds": "streaming",
     "webdataset": "webdataset",
+    "grain": "grain",
 }
 """Loaders, each with the module it needs."""
-_GROUPS: Final = {"features": 10_000, "images": 100, "tokens": 10_000}
-_ROW_BY_ROW: Final = 200_000
-_WORKERS: Final = 2
+IN_ORDER_ONLY: Final = ("pylance", "datasets stream")
+_FILES: Final = 8
+_SINGLE_SAMPLES_MAX: Final = 50_000
+_ROOT: Final = Path(__file__).parent.parent
+sys.path.insert(0, str(_ROOT / "src"))
 
 
 def make(shape: str, rows: int) -> pa.Table:
     """Return the rows of a shape."""
-    random = np.random.default_rng(4)
-    if shape == "features":
-        numbers = {f"f{n}": random.random(rows, np.float32) for n in range(15)}
-        return pa.table({**numbers, "label": random.integers(0, 10, rows)})
+    generator = np.random.default_rng(4)
+    if shape in ("features", "vectors"):
+        width = 16 if shape == "features" else 768
+        values = generator.random(rows * width, np.float32)
+        return pa.table({"x": pa.FixedSizeListArray.from_arrays(values, width)})
     if shape == "images":
-        sizes = random.integers(15_000, 25_000, rows)
-        noise = random.bytes(int(sizes.max()) + rows)
-        return pa.table(
-            {
-                "image": pa.array([noise[n : n + size] for n, size in enumerate(sizes.tolist())]),
-                "label": random.integers(0, 1000, rows),
-            }
-        )
-    ends = np.cumsum(random.integers(50, 500, rows))
-    tokens = pa.array(random.integers(0, 50_000, int(ends[-1]), np.int32))
+        sizes = generator.integers(15_000, 25_000, rows)
+        noise = generator.bytes(int(sizes.max()) + rows)
+        images = [noise[n : n + size] for n, size in enumerate(sizes.tolist())]
+        return pa.table({"image": pa.array(images), "label": generator.integers(0, 1000, rows)})
+    ends = np.cumsum(generator.integers(50, 500, rows))
+    tokens = pa.array(generator.integers(0, 50_000, int(ends[-1]), np.int32))
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
     return pa.table({"tokens": pa.ListArray.from_arrays(offsets, tokens)})
 
 
-def batches_of(loader: str, folder: Path, rows: int, *, shuffled: bool) -> Iterable[Any]:
-    """Return what yields the batches of an epoch."""
-    load: Callable[[Path, int, bool], Iterable[Any]] = globals()[f"_{loader}"]
-    return load(folder, rows, shuffled)
-
-
-def _lancelet(folder: Path, rows: int, shuffled: bool) -> Iterable[Any]:
-    from lancelet.torch.data import LanceDataset
-
-    order = "rows" if shuffled else "none"
-    made = {} if _is_plain(folder) else {"to_tensor_fn": _same}
-    return LanceDataset(str(folder / "t.lance"), batch_size=rows, shuffle=order, seed=1, **made)
-
-
-def _pylance(folder: Path, rows: int, shuffled: bool) -> Iterable[Any]:
-    from lance.torch.data import (
-        LanceDataset,
-        SafeLanceDataset,
-        get_safe_loader,
-    )
-
-    uri = str(folder / "t.lance")
-    made = {} if _is_plain(folder) else {"to_tensor_fn": _same}
-    if not shuffled:
-        return LanceDataset(uri, batch_size=rows, **made)
-    return get_safe_loader(
-        SafeLanceDataset(uri), batch_size=rows, shuffle=True, num_workers=1, collate_fn=_same
-    )
-
-
-def _datasets(folder: Path, rows: int, shuffled: bool) -> Iterable[Any]:
-    import datasets
-    from torch.utils.data import DataLoader
-
-    found = datasets.load_dataset(
-        "parquet",
-        data_files=str(folder / "*.parquet"),
-        split="train",
-        streaming=not shuffled,
-        cache_dir=str(folder / "cache"),
-    )
-    if _is_plain(folder):
-        found = found.with_format("torch")
-    if not shuffled:
-        return _Again(partial(found.iter, batch_size=rows))
-    return DataLoader(found, batch_size=rows, shuffle=True, collate_fn=_same)
-
-
-def _mds(folder: Path, rows: int, shuffled: bool) -> Iterable[Any]:
-    from streaming import StreamingDataset
-    from streaming.base.util import clean_stale_shared_memory
-    from torch.utils.data import DataLoader
-
-    clean_stale_shared_memory()
-    found = StreamingDataset(local=str(folder / "mds"), batch_size=rows, shuffle=shuffled)
-    made = {} if _is_plain(folder) else {"collate_fn": _same}
-    return DataLoader(found, batch_size=rows, num_workers=_WORKERS, persistent_workers=True, **made)
-
-
-def _webdataset(folder: Path, rows: int, shuffled: bool) -> Iterable[Any]:
-    import webdataset
-
-    tars = sorted(map(str, (folder / "tars").glob("*.tar")))
-    found = webdataset.WebDataset(tars, shardshuffle=len(tars) if shuffled else False)
-    found = found.shuffle(1000) if shuffled else found
-    if folder.name == "images":
-        found = found.decode().to_tuple("jpg", "cls").batched(rows)
-    elif folder.name == "tokens":
-        found = found.to_tuple("bin").map_tuple(_int32s).batched(rows, collation_fn=None)
-    else:
-        found = found.to_tuple("x.bin", "y.txt").map_tuple(_float32s, int).batched(rows)
-    return webdataset.WebLoader(
-        found, batch_size=None, num_workers=_WORKERS, persistent_workers=True
-    )
-
-
-def _int32s(data: bytes) -> Any:
-    return np.frombuffer(data, np.int32)
-
-
-def _float32s(data: bytes) -> Any:
-    return np.frombuffer(data, np.float32)
-
-
-class _Again:
-    """What a function yields, as often as it is iterated over."""
-
-    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._make()
-
-
-def _is_plain(folder: Path) -> bool:
-    return folder.name == "features"
-
-
-def _same(batch: Any, *_: Any, **__: Any) -> Any:
+def tensors_of(table: Any) -> dict[str, Any]:
+    """Convert rows of Arrow to a batch without a Python object per number."""
+    batch: dict[str, Any] = {}
+    for name in table.column_names:
+        values = table[name]
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if name == "image":
+            batch[name] = values.to_pylist()
+        elif name == "tokens":
+            offsets = values.offsets.to_numpy()
+            flat = values.values.to_numpy()[offsets[0] : offsets[-1]]
+            batch[name] = torch.tensor(flat), torch.tensor(offsets - offsets[0])
+        elif name == "x":
+            batch[name] = torch.tensor(values.flatten().to_numpy().reshape(len(values), -1))
+        else:
+            batch[name] = torch.tensor(values.to_numpy())
     return batch
 
 
+class Batches(Dataset):  # type: ignore[misc]
+    """A map-style dataset of batches; an item is the batch of a list of rows."""
+
+    def __init__(self, take: Callable[[Any], Any], count: int, rows: int, shuffled: bool) -> None:
+        self._take, self._rows = take, rows
+        self._order = list(range(count))
+        if shuffled:
+            random.Random(7).shuffle(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order) // self._rows
+
+    def __getitem__(self, number: int) -> Any:
+        if number >= len(self):
+            raise IndexError(number)
+        return tensors_of(self._take(self._order[number * self._rows : (number + 1) * self._rows]))
+
+
+def in_workers(dataset: Any, workers: int) -> Any:
+    """Return a loader of whole batches."""
+    return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+
+
+def _lancelet(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    from lancelet.torch.data import LanceDataset
+
+    shuffle: Any = "rows" if shuffled else "none"
+    ragged = {"tokens": ["tokens"], "images": ["image"] if workers else []}.get(folder.name, [])
+    dataset = LanceDataset(
+        str(folder / "t.lance"), batch_size=rows, shuffle=shuffle, seed=1, ragged=ragged
+    )
+    return in_workers(dataset, workers) if workers else dataset
+
+
+def _pylance_take(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    import lance
+
+    table = lance.dataset(str(folder / "t.lance"))
+    batches = Batches(table.take, table.count_rows(), rows, shuffled)
+    return _spawned(batches, workers) if workers else batches
+
+
+def _spawned(dataset: Any, workers: int) -> Any:
+    """Return a loader for datasets of pylance, which are not safe after a fork."""
+    return DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=workers,
+        persistent_workers=True,
+        multiprocessing_context="spawn",
+    )
+
+
+def _pylance(folder: Path, rows: int, _shuffled: bool, workers: int) -> Iterable[Any]:
+    from lance.torch.data import LanceDataset
+
+    dataset = LanceDataset(str(folder / "t.lance"), batch_size=rows, to_tensor_fn=_of_batch)
+    return _spawned(dataset, workers) if workers else dataset
+
+
+def _of_batch(batch: Any, *_: Any, **__: Any) -> Any:
+    return tensors_of(pa.Table.from_batches([batch]))
+
+
+def _datasets(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    table = _hugging_face(folder, streaming=False).with_format("arrow")
+    batches = Batches(table.__getitem__, len(table), rows, shuffled)
+    return in_workers(batches, workers) if workers else batches
+
+
+def _datasets_stream(folder: Path, rows: int, _shuffled: bool, workers: int) -> Iterable[Any]:
+    table = _hugging_face(folder, streaming=True).with_format("arrow")
+    if not workers:
+        return _Again(lambda: map(tensors_of, table.iter(rows)))
+    batches = table.batch(rows)
+    return DataLoader(
+        batches, batch_size=None, num_workers=workers, persistent_workers=True, collate_fn=_batched
+    )
+
+
+def _batched(row: pa.Table) -> Any:
+    """Convert a row that contains the lists of a batch."""
+    lists = {name: row[name].combine_chunks().flatten() for name in row.column_names}
+    return tensors_of(pa.table(lists))
+
+
+def _hugging_face(folder: Path, *, streaming: bool) -> Any:
+    import datasets
+
+    datasets.disable_progress_bars()
+    return datasets.load_dataset(
+        "parquet",
+        data_files=str(folder / "*.parquet"),
+        split="train",
+        streaming=streaming,
+        cache_dir=str(folder / "cache"),
+    )
+
+
+def _mds(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    streaming = _streaming()
+    streaming.base.util.clean_stale_shared_memory()
+    local = str(folder / "mds")
+    dataset = streaming.StreamingDataset(local=local, batch_size=rows, shuffle=shuffled)
+    return DataLoader(
+        dataset,
+        batch_size=rows,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        collate_fn=collate,
+    )
+
+
+def _streaming() -> Any:
+    """Import MosaicML Streaming without its data sets of images, which require torchvision."""
+    sys.modules.setdefault("streaming.vision", types.ModuleType("streaming.vision"))
+    import streaming
+
+    return streaming
+
+
+def collate(samples: Sequence[Any]) -> dict[str, Any]:
+    """Combine samples that were read one by one."""
+    batch: dict[str, Any] = {}
+    for name in samples[0]:
+        values = [sample[name] for sample in samples]
+        if name == "x":
+            batch[name] = torch.from_numpy(np.stack(values))
+        else:
+            batch[name] = torch.tensor(values) if name == "label" else values
+    return batch
+
+
+def _webdataset(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    import webdataset
+
+    tars = sorted(map(str, (folder / "tars").glob("*.tar")))
+    dataset = webdataset.WebDataset(tars, shardshuffle=len(tars) if shuffled else False)
+    dataset = dataset.shuffle(1000) if shuffled else dataset
+    dataset = dataset.map(partial(_of_files, folder.name)).batched(rows, collation_fn=collate)
+    return webdataset.WebLoader(
+        dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0
+    )
+
+
+def _of_files(shape: str, files: dict[str, Any]) -> dict[str, Any]:
+    if shape == "images":
+        return {"image": files["jpg"], "label": int(files["cls"])}
+    return sample_of(shape, files["bin"])
+
+
+def _grain(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    import grain.python as grain
+
+    source = grain.ArrayRecordDataSource(sorted(map(str, (folder / "records").glob("*"))))
+    sampler = grain.IndexSampler(
+        len(source), shard_options=grain.NoSharding(), shuffle=shuffled, num_epochs=None, seed=1
+    )
+
+    class Decode(grain.MapTransform):  # type: ignore[misc]
+        def map(self, element: bytes) -> dict[str, Any]:
+            return sample_of(folder.name, element)
+
+    batch = grain.Batch(rows, drop_remainder=True)
+    operations: list[Any] = [Decode(), batch]
+    if folder.name in ("images", "tokens"):
+        operations[1] = grain.Batch(rows, drop_remainder=True, batch_fn=collate)
+    return grain.DataLoader(
+        data_source=source, sampler=sampler, operations=operations, worker_count=workers
+    )
+
+
+def sample_of(shape: str, data: bytes) -> dict[str, Any]:
+    """Return the sample of the bytes that formats without columns store."""
+    if shape == "images":
+        return {"image": data[8:], "label": int.from_bytes(data[:8], "little")}
+    if shape == "tokens":
+        return {"tokens": np.frombuffer(data, np.int32)}
+    return {"x": np.frombuffer(data, np.float32)}
+
+
+class _Again:
+    """The results of a function that returns an iterator, for each iteration."""
+
+    def __init__(self, iterate: Callable[[], Iterator[Any]]) -> None:
+        self._iterate = iterate
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate()
+
+
 def measure(
-    loader: str, folder: Path, rows: int, seconds: float, *, shuffled: bool
+    loader: str, folder: Path, rows: int, seconds: float, workers: int, *, shuffled: bool
 ) -> dict[str, Any]:
-    """Load for some seconds, as many epochs as they hold."""
-    made = batches_of(loader, folder, rows, shuffled=shuffled)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Load for some seconds, with as many epochs as they allow."""
+    load = globals()["_" + loader.replace(" ", "_")]
     began, cpu = time.perf_counter(), _cpu_seconds()
-    batches = chain.from_iterable(repeat(made))
+    batches = chain.from_iterable(repeat(load(folder, rows, shuffled, workers)))
     next(batches)
     first = time.perf_counter() - began
+    began, cpu_first = time.perf_counter(), _cpu_seconds()
     steps = 0
     for _ in batches:
         steps += 1
-        if time.perf_counter() - began - first > seconds:
+        if time.perf_counter() - began > seconds:
             break
-    taken = time.perf_counter() - began - first
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    del batches, made
-    gc.collect()  # ends the workers, whose time counts from then on
+    taken = time.perf_counter() - began
+    cpu_taken = _cpu_seconds() - (cpu if workers else cpu_first)
     return {
         "samples_per_second": steps * rows / taken,
-        "samples_per_cpu_second": (steps + 1) * rows / (_cpu_seconds() - cpu),
+        # The CPU time of workers is known after they end, so it is reported without workers.
+        "samples_per_cpu_second": None if workers else steps * rows / cpu_taken,
         "first_batch_ms": first * 1000,
-        "grown_mb": grown / 1024,
     }
 
 
 def _cpu_seconds() -> float:
-    """Return the processor time of this process and of its workers that have ended."""
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    used = [resource.getrusage(each) for each in whose]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    """Return the CPU time of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def prepare(shape: str, rows: int, folder: Path) -> None:
     """Write the rows once for all loaders."""
     import lance
 
-    made = make(shape, rows)
-    lance.write_dataset(made, folder / "t.lance", max_rows_per_file=max(rows // 8, 1))
-    pq.write_table(made, folder / "t.parquet", row_group_size=_GROUPS[shape])
-    prepare_row_by_row(shape, made.slice(0, _ROW_BY_ROW), folder)
+    table = make(shape, rows)
+    lance.write_dataset(table, folder / "t.lance", max_rows_per_file=-(-rows // _FILES))
+    part = -(-rows // _FILES)
+    for number in range(_FILES):
+        group = 100 if shape == "images" else 10_000
+        name = folder / f"{number}.parquet"
+        pq.write_table(table.slice(number * part, part), name, row_group_size=group)
+    prepare_samples(shape, table.slice(0, _SINGLE_SAMPLES_MAX), folder)
 
 
-def prepare_row_by_row(shape: str, made: pa.Table, folder: Path) -> None:
-    """Write rows as MDS and as tars."""
-    columns: list[Sequence[Any]]
-    if shape == "features":
-        numbers = [made[name].to_numpy() for name in made.schema.names[:-1]]
-        columns = [np.stack(numbers, axis=1), made["label"].to_pylist()]
-        kinds, names = {"x": "ndarray:float32:15", "y": "int"}, ("x.bin", "y.txt")
-    elif shape == "images":
-        columns = [made["image"].to_pylist(), made["label"].to_pylist()]
-        kinds, names = {"image": "bytes", "label": "int"}, ("jpg", "cls")
+def prepare_samples(shape: str, table: pa.Table, folder: Path) -> None:
+    """Write rows one by one as MDS, tar and ArrayRecord files."""
+    if shape == "images":
+        labels = table["label"].to_pylist()
+        images = table["image"].to_pylist()
+        data = [n.to_bytes(8, "little") + each for n, each in zip(labels, images, strict=True)]
+        samples = [{"image": i, "label": n} for i, n in zip(images, labels, strict=True)]
+        files = [{"jpg": i, "cls": str(n).encode()} for i, n in zip(images, labels, strict=True)]
+        kinds = {"image": "bytes", "label": "int"}
     else:
-        columns = [[row.values.to_numpy() for row in made["tokens"]]]
-        kinds, names = {"tokens": "ndarray:int32"}, ("bin",)
+        name = table.column_names[0]
+        arrays = [row.values.to_numpy() for row in table[name]]
+        data = [each.tobytes() for each in arrays]
+        samples = [{name: each} for each in arrays]
+        files = [{"bin": each} for each in data]
+        kinds = {name: "ndarray:int32" if shape == "tokens" else "ndarray:float32"}
     if find_spec("streaming") is not None:
-        from streaming import MDSWriter
-
-        with MDSWriter(out=str(folder / "mds"), columns=kinds) as mds:
-            for row in zip(*columns, strict=True):
-                mds.write(dict(zip(kinds, row, strict=True)))
+        with _streaming().MDSWriter(out=str(folder / "mds"), columns=kinds) as mds:
+            for sample in samples:
+                mds.write(sample)
+    part = -(-len(data) // _FILES)
     if find_spec("webdataset") is not None:
         import webdataset
 
-        tars = folder / "tars"
-        tars.mkdir()
-        shard = made.num_rows // 8 + 1
-        with webdataset.ShardWriter(f"{tars}/%06d.tar", maxcount=shard, verbose=0) as tar:
-            for number, row in enumerate(zip(*columns, strict=True)):
-                files = dict(zip(names, map(_bytes, row), strict=True))
-                tar.write({"__key__": f"{number:09}", **files})
+        (folder / "tars").mkdir()
+        pattern = f"{folder}/tars/%06d.tar"
+        with webdataset.ShardWriter(pattern, maxcount=part, verbose=0) as tar:
+            for number, each in enumerate(files):
+                tar.write({"__key__": f"{number:09}", **each})
+    if find_spec("array_record") is not None:
+        from array_record.python.array_record_module import ArrayRecordWriter
 
-
-def _bytes(value: Any) -> Any:
-    """Return what a tar holds of a value; a label of an image is a text."""
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    return str(value).encode() if isinstance(value, int) else value
+        (folder / "records").mkdir()
+        for number in range(_FILES):
+            writer = ArrayRecordWriter(f"{folder}/records/{number}", "group_size:1")
+            for each in data[number * part : (number + 1) * part]:
+                writer.write(each)
+            writer.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--only", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--loaders", nargs="*", default=list(LOADERS), choices=list(LOADERS))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--prepare", action="store_true", help="only write the files")
-    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        loader, folder, rows, order = chosen.one
-        shuffled = order == "shuffled"
-        found = measure(loader, Path(folder), int(rows), chosen.seconds, shuffled=shuffled)
+        loader, folder, rows, order, workers = chosen.one
+        found = measure(
+            loader,
+            Path(folder),
+            int(rows),
+            chosen.seconds,
+            int(workers),
+            shuffled=order == "shuffled",
+        )
         print(json.dumps(found), flush=True)
-        os._exit(0)  # threads of loaders that were stopped half-way may abort the interpreter
+        gc.collect()
+        os._exit(0)  # threads of stopped loaders may abort the interpreter
     saved = Path(__file__).parent / "results"
-    extra = {"scale": chosen.scale, "seconds": chosen.seconds}
-    results = _results_of(saved / "training.json", extra)
+    extra = {"scale": chosen.scale, "seconds": chosen.seconds, "commit": _commit()}
+    results = _earlier_results(saved / "training.json", chosen.scale)
     with tempfile.TemporaryDirectory() as scratch:
         for shape in chosen.only:
             folder = (chosen.folder or Path(scratch)) / f"{chosen.scale:g}" / shape
@@ -302,41 +428,59 @@ def main() -> None:
                 prepare(shape, max(int(rows * chosen.scale), batch), folder)
             if chosen.prepare:
                 continue
-            run = partial(_run, folder, batch, chosen.seconds)
-            for order in ("in order", "shuffled"):
-                for loader in [name for name in LOADERS if find_spec(LOADERS[name])]:
-                    found = results[f"{shape}, {order}, {loader}"] = run(loader, order)
-                    print(f"{shape:9} {order:9} {loader:9}", _shown(found), flush=True)
-    if not chosen.prepare:
-        save("training", [], {**extra, "loads": results}, saved)
+            for file in filter(Path.is_file, folder.rglob("*")):
+                file.read_bytes()  # into the page cache
+            for workers in (0, 2):
+                for order in ("in order", "shuffled"):
+                    for loader in [each for each in chosen.loaders if find_spec(LOADERS[each])]:
+                        if order == "shuffled" and loader in IN_ORDER_ONLY:
+                            continue
+                        found = _run(folder, batch, chosen.seconds, loader, order, workers)
+                        found["load"] = os.getloadavg()[0]
+                        results[f"{shape}, {order}, {workers} workers, {loader}"] = found
+                        print(
+                            f"{shape:9} {order:9} {workers} {loader:16}", _shown(found), flush=True
+                        )
+            save("training", [], {**extra, "loads": results}, saved)
 
 
-def _results_of(file: Path, extra: dict[str, Any]) -> dict[str, Any]:
-    """Return what was measured before in the same way, of which some is measured again."""
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=_ROOT
+    ).stdout.strip()
+
+
+def _earlier_results(file: Path, scale: float) -> dict[str, Any]:
+    """Return the results of earlier runs at the same scale, which this run updates."""
     if not file.exists():
         return {}
     found: dict[str, Any] = json.loads(file.read_text())
-    is_same = all(found[name] == value for name, value in extra.items())
+    is_same = found["scale"] == scale and "commit" in found
     return found["loads"] if is_same else {}
 
 
-def _run(folder: Path, batch: int, seconds: float, loader: str, order: str) -> dict[str, Any]:
-    """Measure a loader in a process of its own, with its files in memory."""
-    for file in filter(Path.is_file, folder.rglob("*")):
-        file.read_bytes()
+def _run(
+    folder: Path, batch: int, seconds: float, loader: str, order: str, workers: int
+) -> dict[str, Any]:
+    """Measure a loader in a process of its own."""
     command = [sys.executable, __file__, "--seconds", str(seconds)]
-    command += ["--one", loader, str(folder), str(batch), order]
+    command += ["--one", loader, str(folder), str(batch), order, str(workers)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
-        raise SystemExit(ended.stderr)
+        return {"error": ended.stderr.strip().splitlines()[-1][:200]}
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
 
 def _shown(found: dict[str, Any]) -> str:
+    if "error" in found:
+        return found["error"]
+    per_cpu = found["samples_per_cpu_second"]
     return (
-        f"{found['samples_per_second']:12,.0f} samples/s  {found['samples_per_cpu_second']:12,.0f} "
-        f"per CPU s  first {found['first_batch_ms']:8.1f} ms  {found['grown_mb']:7.0f} MB"
+        f"{found['samples_per_second']:12,.0f} samples/s  "
+        f"{'' if per_cpu is None else f'{per_cpu:,.0f}':>12} per CPU s  "
+        f"first {found['first_batch_ms']:8.1f} ms"
     )
 
 

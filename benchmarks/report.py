@@ -256,18 +256,45 @@ def training(run: Run) -> Iterator[str]:
     """Yield the comparison of loaders."""
     yield "\n## Training\n"
     yield (
-        f"{machine_of(run)} {_scale(run)} Each loader ran for {run['seconds']:g} seconds in its "
-        "own process. Samples per second are measured after the first batch. All rows are "
-        "shuffled, except with MDS (blocks of 262,144 rows) and WebDataset (a buffer of 1,000 "
-        "rows). Memory is the growth of the process, without its workers and including mapped "
-        "files."
+        f"{machine_of(run)} Commit {run['commit']}. {_scale(run)} Each loader ran for "
+        f"{run['seconds']:g} seconds in its own process; samples per second exclude the first "
+        "batch. Every loader reads with the same number of workers; without workers, CPU time is "
+        "more reliable than wall time. `lancelet` reads ahead by threads. All rows are shuffled, "
+        "except with MDS (in blocks) and WebDataset (a buffer of 1,000 rows); MDS, WebDataset and "
+        "Grain read 50,000 rows at most. `make bench-training` repeats the measurement."
     )
-    names = ("samples_per_second", "samples_per_cpu_second", "first_batch_ms", "grown_mb")
-    rows = [
-        [name, *(f"{found[each]:,.0f}" for each in names)] for name, found in run["loads"].items()
-    ]
-    head = ["rows, order, loader", "samples/s", "per CPU second", "first batch, ms", "memory, MB"]
-    yield from table(head, rows)
+    groups: dict[str, list[tuple[str, Run]]] = {}
+    for name, found in run["loads"].items():
+        group, loader = name.rsplit(", ", 1)
+        groups.setdefault(group, []).append((loader, found))
+    rows = []
+    for group, loads in groups.items():
+        measured = [(loader, found) for loader, found in loads if "error" not in found]
+        unit = (
+            "samples_per_second"
+            if measured[0][1]["samples_per_cpu_second"] is None
+            else ("samples_per_cpu_second")
+        )
+        ours = dict(measured)["lancelet"][unit]
+        others = sorted(
+            ((found[unit], loader) for loader, found in measured if loader != "lancelet"),
+            reverse=True,
+        )
+        rows += [
+            [
+                group if loader == "lancelet" else "",
+                loader,
+                f"{speed:,.0f}",
+                f"{ours / speed:.2f}",
+                f"{dict(measured)[loader]['load']:.1f}",
+            ]
+            for speed, loader in [(ours, "lancelet"), *others]
+        ]
+    yield (
+        "\nSamples per CPU second without workers, and per second with 2 workers. The ratio is that"
+        " of lancelet to the loader; below 1, the other loader is faster."
+    )
+    yield from table(["rows, order, workers", "loader", "samples", "ratio", "load"], rows)
 
 
 SECTIONS = {
