@@ -20,7 +20,7 @@ from sqlglot import exp
 from lancelet.errors import CommitConflictError, similar_names
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.files import add_new_columns
-from lancelet.spark.frames import quoted
+from lancelet.spark.frames import find_name, quoted
 from lancelet.spark.merge_keys import Keys, SmallSource
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import Matched, MergeResult, change_rows
@@ -314,8 +314,7 @@ class _Merge:
         tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
         if tree is None:
             return ()
-        table_columns = {each.lower(): each for each in [*schema.fieldNames(), ROW_ADDRESS]}
-        source_columns = {each.lower(): each for each in self.frame.columns}
+        names = [*schema.fieldNames(), ROW_ADDRESS]
         pairs = []
         for node in parts(tree.args["where"].this):
             if not isinstance(node, exp.EQ):
@@ -328,10 +327,7 @@ class _Merge:
                     and (other.table.lower() == self.source_alias.lower())
                 ):
                     pairs.append(
-                        (
-                            table_columns.get(side.name.lower()),
-                            source_columns.get(other.name.lower()),
-                        )
+                        (find_name(names, side.name), find_name(self.frame.columns, other.name))
                     )
         return tuple((one, two) for one, two in dict.fromkeys(pairs) if one and two)
 
