@@ -109,11 +109,13 @@ def tensors_of(table: Any) -> dict[str, Any]:
         elif name == "tokens":
             offsets = values.offsets.to_numpy()
             flat = values.values.to_numpy()[offsets[0] : offsets[-1]]
-            batch[name] = torch.tensor(flat), torch.tensor(offsets - offsets[0])
+            # `torch.tensor` copies by threads, which is slow for small batches.
+            batch[name] = torch.from_numpy(flat.copy()), torch.from_numpy(offsets - offsets[0])
         elif name == "x":
-            batch[name] = torch.tensor(values.flatten().to_numpy().reshape(len(values), -1))
+            rows = values.flatten().to_numpy().reshape(len(values), -1)
+            batch[name] = torch.from_numpy(rows.copy())
         else:
-            batch[name] = torch.tensor(values.to_numpy())
+            batch[name] = torch.from_numpy(values.to_numpy().copy())
     return batch
 
 
