@@ -118,12 +118,14 @@ async def _call(executor: Executor | None, work: Callable[[threading.Event], T])
 
     context = contextvars.copy_context()
     done = (executor or _pool()).submit(context.run, work_and_check)
+    result = asyncio.wrap_future(done)
     try:
-        return await asyncio.shield(asyncio.wrap_future(done))
+        return await asyncio.shield(result)
     except asyncio.CancelledError:
         stopped.set()
         if not done.cancel():
-            await asyncio.wait([asyncio.wrap_future(done)])
+            await asyncio.wait([result])
+            result.exception()  # retrieved, so that the event loop does not report it
         raise
 
 

@@ -1,6 +1,8 @@
 """Goal: dataset operations can be awaited concurrently and cancelled between batches."""
 
 import asyncio
+import contextlib
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -257,3 +259,22 @@ def test_tags_branches_queries_scanners_and_merges_are_asynchronous(table):
     assert [list(each) for each in names] == [["first"], ["side"]]
     assert latest == table.version == 2
     assert count == 102
+
+
+def test_a_cancelled_call_reports_nothing_to_the_event_loop(table):
+    reported = []
+
+    async def work():
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: reported.append(facts))
+        for _ in range(5):
+            call = asyncio.ensure_future(table.to_table(batch_size=1))
+            await asyncio.sleep(0)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(work())
+    gc.collect()
+    assert reported == []

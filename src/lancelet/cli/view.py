@@ -12,6 +12,7 @@ import webbrowser
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
+from lancelet.errors import InvalidInputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,5 +42,11 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         if not arguments.no_browser:
             webbrowser.open(address)
 
-    serve(shown, arguments.port, started)
+    try:
+        serve(shown, arguments.port, started)
+    except (OSError, OverflowError) as error:
+        raise InvalidInputError(
+            f"the server cannot listen on the port ({error}); omit --port for a free one",
+            port=arguments.port,
+        ) from error
     return ExitCode.DONE

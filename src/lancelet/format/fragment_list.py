@@ -25,7 +25,7 @@ from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
 from lancelet.format.fragment import Fragment
 from lancelet.format.protos import table_pb
 from lancelet.format.wire import parse_message, render_message
-from lancelet.kernels import find_parts, read_varints
+from lancelet.kernels import find_parts, find_parts_in, read_varints
 from lancelet.values import dataclass
 
 FRAGMENTS_FIELD: Final = 2
@@ -35,6 +35,8 @@ _PATHS: Final = np.array(
     [(0, 1), (0, 4), (3, 0), (3, 4), (5, 0), (12, 0), (13, 0), (14, 0), (11, 0), (6, 0)],
     np.int64,
 ).reshape(-1)
+_FILES_FIELD: Final = 2
+_FILE_SIZE_PATH: Final = np.array([0, 6], np.int64)
 _FRAGMENT_ID_MAX: Final = 2**32 - 1
 _ROWS_MAX: Final = 2**48
 
@@ -137,6 +139,15 @@ class FragmentList(Sequence[Fragment]):
     def num_rows(self) -> int:
         """The number of live rows of all fragments, from the manifest counts alone."""
         return int(self.physical_rows.sum() - self.num_deleted_rows.sum())
+
+    def count_files(self) -> tuple[int, int]:
+        """Return the number of data files and their total size, without decoding fragments."""
+        if not len(self):
+            return 0, 0
+        entries = ByteSlices(self.wire, self.position, self.size)
+        _, position, size = find_parts_in(entries, _FILES_FIELD)
+        sizes, _ = read_varints(ByteSlices(self.wire, position, size), _FILE_SIZE_PATH)
+        return len(position), sum(sizes.tolist())  # sizes may be arbitrary 64-bit integers
 
     @property
     def max_id(self) -> int | None:

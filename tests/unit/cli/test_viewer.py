@@ -1,6 +1,9 @@
 """Requests of the page of `lancelet view`, without a browser and a server."""
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -404,3 +407,17 @@ def test_a_folder_keeps_its_port_unless_it_is_in_use(tmp_path, monkeypatch):
     assert ports[1] != ports[0]
     with server.server_of(shown)[0] as other, pytest.raises(OSError, match="in use"):
         server.serve(shown, other.port, nested)
+
+
+@pytest.mark.parametrize("port", ["99999", "-5", "used"])
+def test_a_port_that_cannot_be_used_is_an_error(tmp_path, port):
+    lancelet.write_dataset({"a": [1]}, tmp_path / "t.lance")
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        number = str(used.getsockname()[1]) if port == "used" else port
+        command = [sys.executable, "-m", "lancelet", "view", str(tmp_path), "--port", number]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr

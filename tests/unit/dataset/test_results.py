@@ -94,3 +94,16 @@ def test_plans_and_recall_reports_are_shown_as_lines():
     ]
     assert lines[-1] == "unindexed rows  0"
     assert report._repr_html_().startswith("<pre>index")
+
+
+def test_a_recall_report_counts_unindexed_rows_as_the_statistics_do():
+    vectors = np.random.default_rng(0).random((200, 8)).tolist()
+    rows = {"id": range(200), "v": vectors}
+    dataset = lancelet.write_dataset(rows, "memory://recall-of-updates/t")
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    dataset.update({"id": "id + 1000"}, where="id < 5")
+    upsert = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    upsert.execute({"id": [10, 500], "v": vectors[:2]})
+    dataset.insert({"id": [501], "v": vectors[:1]})
+    found = dataset.recall_report("v", k=5, sample=10).unindexed_rows
+    assert found == dataset.stats.index_stats("v_idx")["num_unindexed_rows"] == 8

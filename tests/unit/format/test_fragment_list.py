@@ -43,6 +43,8 @@ def test_a_list_holds_its_fragments(items):
     assert len(fragments) == len(items)
     check_columns(fragments)
     assert fragments.num_rows == sum(fragment.num_rows for fragment in items)
+    num_files = sum(len(fragment.files) for fragment in items)
+    assert fragments.count_files() == (num_files, sum(each.data_bytes for each in items))
     assert fragments.max_id == max((fragment.id for fragment in items), default=None)
     assert FragmentList.parse(fragments.wire) == fragments
     for fragment in items:

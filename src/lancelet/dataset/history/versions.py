@@ -144,18 +144,13 @@ class HistoryMethods:
 def describe_version(snapshot: Snapshot) -> Version:
     """Return the number, local timestamp and metadata of a version."""
     fragments = snapshot.fragments
-    num_files = num_bytes = rows = deleted = num_deletion_files = 0
-    for fragment in fragments:
-        num_files += len(fragment.files)
-        num_bytes += fragment.data_bytes
-        rows += fragment.physical_rows
-        deleted += fragment.num_deleted_rows
-        num_deletion_files += fragment.deletion_file is not None
+    num_files, num_bytes = fragments.count_files()
+    rows, deleted = int(fragments.physical_rows.sum()), int(fragments.num_deleted_rows.sum())
     summary = {
         "total_data_file_rows": rows,
         "total_data_files": num_files,
         "total_deletion_file_rows": deleted,
-        "total_deletion_files": num_deletion_files,
+        "total_deletion_files": int(fragments.has_deletion_file.sum()),
         "total_files_size": num_bytes,
         "total_fragments": len(fragments),
         "total_rows": rows - deleted,

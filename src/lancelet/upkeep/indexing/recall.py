@@ -30,7 +30,9 @@ from lancelet.scan.scan_options import ScanOptions
 from lancelet.scan.take import addresses_at, take_addresses
 from lancelet.search.hits import Hits
 from lancelet.search.vector import VectorSearch, distances_of, read_vector_search
+from lancelet.table.fragment_reuse import remapped_indices
 from lancelet.table.snapshot import Snapshot
+from lancelet.upkeep.indexing.describe import compute_coverage
 from lancelet.upkeep.indexing.vector_models import find_index_name, open_ivf_segments
 from lancelet.values import dataclass
 
@@ -149,7 +151,7 @@ def measure_recall(
     trial = _create_trial(snapshot, column, k, sample, seed)
     recalls, elapsed = trial.recall(options)
     count = len(trial.limits)
-    indexed = sum(segment.num_rows for segment in open_ivf_segments(snapshot, name))
+    segments = [index for index in remapped_indices(snapshot) if index.name == name]
     return RecallReport(
         name,
         snapshot.version,
@@ -159,7 +161,7 @@ def measure_recall(
         float(recalls.min()),
         elapsed / count * 1000,
         trial.seconds / count * 1000,
-        max(0, snapshot.num_rows - indexed),
+        compute_coverage(snapshot, segments).unindexed_rows,
     )
 
 
