@@ -147,7 +147,7 @@ class FragmentList(Sequence[Fragment]):
         entries = ByteSlices(self.wire, self.position, self.size)
         _, position, size = find_parts_in(entries, _FILES_FIELD)
         sizes, _ = read_varints(ByteSlices(self.wire, position, size), _FILE_SIZE_PATH)
-        return len(position), sum(sizes.tolist())  # sizes may be arbitrary 64-bit integers
+        return len(position), sum(sizes[0].tolist())  # sizes may be arbitrary 64-bit integers
 
     @property
     def max_id(self) -> int | None:
