@@ -85,7 +85,7 @@ def checks_types(function: F) -> F:
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        refuse_unknown(inspect.unwrap(function).__qualname__, options, code)
+        refuse_unknown(function, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in checks:
                 checks[name](name, value)
@@ -103,13 +103,13 @@ def suggests_names(function: F, target: Callable[..., Any] | None = None) -> F:
         try:
             return function(*arguments, **options)
         except TypeError:
-            refuse_unknown(inspect.unwrap(function).__qualname__, options, code)
+            refuse_unknown(function, options, code)
             raise
 
     return checked  # type: ignore[return-value]  # same call signature
 
 
-def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
+def refuse_unknown(method: Callable[..., Any], options: Iterable[str], code: CodeType) -> None:
     """Raise for the first option that is no argument of the code, and suggest a name."""
     accepted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     wrong = next((name for name in options if name not in accepted), None)
@@ -117,7 +117,8 @@ def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
         return
     names = [name for name in accepted if name not in {"self", "cls"}]
     hint = similar_names(wrong, names) or f"; it takes {', '.join(names)}"
-    raise TypeError(f"{method}() got an unexpected keyword argument '{wrong}'{hint}")
+    name = inspect.unwrap(method).__qualname__
+    raise TypeError(f"{name}() got an unexpected keyword argument '{wrong}'{hint}")
 
 
 def with_clear_errors(owner: type[C]) -> type[C]:

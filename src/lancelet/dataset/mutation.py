@@ -635,7 +635,7 @@ class MutationMethods:
         """
         rows = change.rows.read_rows(data, kwargs.pop("schema", None))
         own = cast("LanceDataset", self)  # the class that uses this mixin
-        refuse_unknown("LanceDataset.insert", kwargs, WriteRequest.__init__.__code__)
+        refuse_unknown(MutationMethods.insert, kwargs, WriteRequest.__init__.__code__)
         request = WriteRequest(own, mode, **kwargs)
         if dry_run:
             return request.report(rows)

@@ -161,14 +161,8 @@ class _CachedStore(WrappedStore):
         super().__init__(inner, _Direct())
         self._cache = cache
 
-    def at(self, folder: str) -> _CachedStore:
-        return _CachedStore(self.inner.at(folder), self._cache)
-
-    def with_deferred_sync(self) -> _CachedStore:
-        return _CachedStore(self.inner.with_deferred_sync(), self._cache)
-
-    def for_commits(self) -> _CachedStore:
-        return _CachedStore(self.inner.for_commits(), self._cache)
+    def _wrap(self, inner: Store) -> _CachedStore:
+        return _CachedStore(inner, self._cache)
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
         reader = self.inner.open_reader(path, size)

@@ -85,17 +85,21 @@ class WrappedStore(Store):
         """Whether `read_together` is supported."""
         return self.inner.reads_together
 
+    def _wrap(self, inner: Store) -> WrappedStore:
+        """Wrap another view of the store in the same way."""
+        return WrappedStore(inner, self.interceptor)
+
     def at(self, folder: str) -> WrappedStore:
         """Return a wrapped store with a subdirectory as its root."""
-        return WrappedStore(self.inner.at(folder), self.interceptor)
+        return self._wrap(self.inner.at(folder))
 
     def with_deferred_sync(self) -> WrappedStore:
         """Return a wrapped store that flushes new files in the background."""
-        return WrappedStore(self.inner.with_deferred_sync(), self.interceptor)
+        return self._wrap(self.inner.with_deferred_sync())
 
     def for_commits(self) -> WrappedStore:
         """Return a wrapped store for commits."""
-        return WrappedStore(self.inner.for_commits(), self.interceptor)
+        return self._wrap(self.inner.for_commits())
 
     def flush(self) -> None:
         """Wait for background flushes."""

@@ -108,35 +108,36 @@ class FragmentReader:
 
     def read_value_slices(self, field: Field, rows: Int64s) -> ByteSlices | None:
         """Return the buffers of the values at ascending row offsets; see `RowReader`."""
-        files = self.file_parts((field,))
-        if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
+        found = self._reader_of(field)
+        if found is None:
             return None
-        reader = files[0].reader
-        if not isinstance(reader, RowReader):
-            return None
+        reader, stored = found
         with self._meter.counting_read((field,), len(rows)):
-            return reader.read_value_slices(files[0].read[0], rows)
+            return reader.read_value_slices(stored, rows)
 
     def as_dictionary(self, field: Field) -> Field | None:
         """Return the field with a dictionary type; see `RowReader.as_dictionary`."""
-        files = self.file_parts((field,))
-        if len(files) != 1 or files[0].read != (field,) or self._is_overlaid((field,)):
-            return None
-        reader = files[0].reader
-        return reader.as_dictionary(field) if isinstance(reader, RowReader) else None
+        found = self._reader_of(field)
+        return None if found is None else found[0].as_dictionary(found[1])
 
     def match(
         self, field: Field, rows: RowRange, values: ValueRange
     ) -> npt.NDArray[np.bool_] | None:
         """Return whether the value of each row is in a range, or None; see `RowReader.match`."""
+        found = self._reader_of(field)
+        if found is None:
+            return None
+        reader, stored = found
+        with self._meter.counting_read((field,), len(rows)):
+            return reader.match(stored, rows, values)
+
+    def _reader_of(self, field: Field) -> tuple[RowReader, Field] | None:
+        """Return the reader of a field that one file stores, with the field to request from it."""
         files = self.file_parts((field,))
-        if len(files) != 1 or files[0].read != (field,) or self._is_overlaid((field,)):
+        if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
             return None
         reader = files[0].reader
-        if not isinstance(reader, RowReader):
-            return None
-        with self._meter.counting_read((field,), len(rows)):
-            return reader.match(field, rows, values)
+        return (reader, files[0].read[0]) if isinstance(reader, RowReader) else None
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None

@@ -90,7 +90,7 @@ class FilterStep:
         meter.count_rows(node, [0], found.true_count)
         return found
 
-    @property
+    @cached_property
     def can_fail(self) -> bool:
         """Whether the evaluation may raise for some values."""
         return can_fail(self.expression)
@@ -102,7 +102,7 @@ class FilterStep:
             return None
         return value_range(self.expression, scan_type(self.fields[0]))
 
-    @property
+    @cached_property
     def takes_dictionary(self) -> bool:
         """Whether the step can evaluate the items of a dictionary instead of the rows."""
         is_column = len(self.fields) == 1 and not self.row_columns
