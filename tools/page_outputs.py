@@ -1,7 +1,7 @@
 """Run the Python blocks of a documentation page and compare their output with the page.
 
 A `python` block that prints is followed by a `text` block with its output. In the page, `...`
-matches any text, as in doctests. A block with the fence `python no-run` is not run.
+matches any text, as in doctests. A block with the fence `python {.no-run}` is not run.
 
     python tools/page_outputs.py docs/guide/*.md    insert or replace the outputs of these pages
 """

@@ -1,7 +1,7 @@
 """Run every Python block of the documentation and compare its output with the page.
 
 The blocks of a page run in one namespace and in an empty folder. Blocks with the fence
-`python no-run` are not run; the text of the page states the reason.
+`python {.no-run}` are not run; the text of the page states the reason.
 """
 
 import re
@@ -16,6 +16,8 @@ from lancelet.io.trace_events import EVENT_SINKS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGE_TOOL = runpy.run_path(str(ROOT / "tools" / "page_outputs.py"))
+# The site shows a block with another form of fence as plain text.
+FENCE = re.compile(r"(python|python \{\.no-run\}|text|console|sh)?")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
@@ -66,6 +68,16 @@ def test_links_lead_somewhere(page):
         target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.exists()],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_fences_have_a_form_that_the_site_highlights(page):
+    fences = re.findall(r"^ *```(.*)$", page.read_text(), re.MULTILINE)
+    assert [fence for fence in fences if not FENCE.fullmatch(fence)] == []
 
 
 @pytest.mark.parametrize("script", [ROOT / "demo" / "files.py"], ids=lambda p: p.stem)

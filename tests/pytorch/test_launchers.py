@@ -26,7 +26,7 @@ ROWS = 400
 def program_of(heading):
     section = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
     (text,) = [each for each in section if each.startswith(heading + "\n")]
-    (block,) = re.findall(r"^```python no-run\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```python {\.no-run}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return block
 
 

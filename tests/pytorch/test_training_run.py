@@ -53,7 +53,7 @@ def test_a_run_that_is_killed_and_resized_learns_the_same(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     for block in blocks("python"):
         exec(compile(block, str(GUIDE), "exec"), {})
-    (block,) = blocks("python no-run")
+    (block,) = blocks("python {.no-run}")
     program = tmp_path / "train.py"
     program.write_text(block)
     table = tmp_path / "points.lance"
