@@ -370,10 +370,11 @@ class MergeInsertBuilder:
         return self
 
     def memory_limit(self, limit: int) -> Self:
-        """Set the memory limit for source rows; larger streams spill to disk.
+        """Set the memory limit of the merge; larger streams spill to disk.
 
         Args:
-            limit: The number of bytes.
+            limit: The approximate number of bytes. Buffers for reading and writing take about
+                150 MB whatever the limit.
 
         Returns:
             The builder.

@@ -369,8 +369,16 @@ def _first_refused(array: pa.Array, target: pa.DataType) -> object:
 def _is_same_kind(before: pa.DataType, after: pa.DataType) -> bool:
     if any(is_kind(before) for is_kind in _LISTS):
         is_list = any(is_kind(after) for is_kind in _LISTS)
-        return is_list and _is_same_kind(before.value_type, after.value_type)
+        return is_list and (
+            _is_same_kind(before.value_type, after.value_type) or _makes_vectors(before, after)
+        )
     return any(is_kind(before) and is_kind(after) for is_kind in _FAMILIES)
+
+
+def _makes_vectors(before: pa.DataType, after: pa.DataType) -> bool:
+    """Return whether lists of integers become vectors, a cast that pylance does not have."""
+    is_vector = pa.types.is_fixed_size_list(after) and pa.types.is_floating(after.value_type)
+    return bool(is_vector and pa.types.is_integer(before.value_type))
 
 
 def _has_kernel(before: pa.DataType, after: pa.DataType) -> bool:

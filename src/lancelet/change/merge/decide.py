@@ -67,7 +67,7 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
     """Return the action for each row, given the matches."""
     matches, taken = joined.matches, np.ones(source.rows.num_rows, np.bool_)
     if spec.duplicates is Duplicates.FIRST_SEEN:
-        taken = joined.first == np.arange(len(taken))
+        taken[joined.repeated] = False
         matches = matches.where(taken[matches.rows])
     unmatched = taken.copy()
     unmatched[matches.rows] = False

@@ -53,8 +53,9 @@ class Matches:
         if bool((rows[1:] >= rows[:-1]).all()):
             return Matches(rows, addresses)
         # Source rows usually have one match, so that pairs can be scattered without sorting.
-        pair_indices = np.full(int(rows.max()) + 1, -1, np.int64)
-        pair_indices[rows] = np.arange(len(rows))
+        index_type = np.int32 if len(rows) < 1 << 31 else np.int64
+        pair_indices = np.full(int(rows.max()) + 1, -1, index_type)
+        pair_indices[rows] = np.arange(len(rows), dtype=index_type)
         order = pair_indices[pair_indices >= 0]
         if len(order) < len(rows):
             order = np.argsort(rows, kind="stable")
@@ -72,10 +73,10 @@ class Matches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """The matches of all source rows, and the first source row with the same key."""
+    """The matches of all source rows, and the source rows with the key of an earlier one."""
 
     matches: Matches
-    first: Int64s
+    repeated: Int64s
 
 
 def join(
@@ -94,20 +95,14 @@ def join(
     """
     plan = plan_keys(snapshot, key, steps, uses_index=uses_index)
     plan = replace(plan, options=replace(plan.options, fragments=fragments))
-    first = np.arange(keys.num_rows)
+    repeated, first = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     parts: list[Matches] = []
     for key_pass in keys.passes():
-        own = key_pass.index.first_rows()
-        if key_pass.rows is None:
-            first = own
-        else:
-            first[key_pass.rows] = key_pass.rows[own]
+        for rows, found in zip((repeated, first), key_pass.index.repeats(), strict=True):
+            rows.append(key_pass.source_rows(found))
         parts += _matches(plan, key, key_pass)
-    matches = Matches.of(
-        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
-        np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in parts)]),
-    )
-    return Joined(_with_repeats(matches, first), first)
+    later = np.concatenate(repeated)
+    return Joined(_with_repeats(_sorted(parts), later, np.concatenate(first)), later)
 
 
 def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches]:
@@ -126,13 +121,20 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
     return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
 
 
-def _with_repeats(matches: Matches, first: Int64s) -> Matches:
+def _sorted(parts: list[Matches]) -> Matches:
+    """Return all pairs, and release the parts."""
+    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
+    addresses = np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in parts)])
+    parts.clear()
+    return Matches.of(rows, addresses)
+
+
+def _with_repeats(matches: Matches, later: Int64s, first: Int64s) -> Matches:
     """Add the matches of later source rows with the same key to those of the first rows."""
-    later = np.flatnonzero(first != np.arange(len(first)))
     if not len(later) or not len(matches):
         return matches
-    low = np.searchsorted(matches.rows, first[later], side="left")
-    counts = np.searchsorted(matches.rows, first[later], side="right") - low
+    low = np.searchsorted(matches.rows, first, side="left")
+    counts = np.searchsorted(matches.rows, first, side="right") - low
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     repeated = np.repeat(low, counts) + within
     return Matches.of(

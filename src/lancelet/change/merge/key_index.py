@@ -38,6 +38,7 @@ from lancelet.values import dataclass
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
 _BITS_MAX: Final = 30
+_BLOCK_ROWS: Final = 1 << 19
 _SEED: Final = surroundings.random_bits(64)
 """A random hash seed, so that keys cannot be chosen to collide."""
 
@@ -71,6 +72,12 @@ class Keys:
             return Keys(mix_integers(integers, _SEED), None, valid, span)
         stored = key_bytes(columns)
         return Keys(xxh64_many(*variable_buffers(stored), _SEED), stored, valid)
+
+    def slice(self, start: int, num_rows: int) -> Keys:
+        """Return the keys of some rows, without copies."""
+        rows = slice(start, start + num_rows)
+        stored = None if self.stored is None else self.stored.slice(start, num_rows)
+        return Keys(self.hashes[rows], stored, None if self.valid is None else self.valid[rows])
 
     @staticmethod
     def concat(parts: Sequence[Keys]) -> Keys:
@@ -136,12 +143,19 @@ class KeyIndex:
         found, rows = self.find(Keys(hashes, None, None if valid is None else valid[indices]))
         return indices[found], rows
 
-    def first_rows(self) -> Int64s:
-        """Return the first row with the same key for each row; a null key only equals itself."""
-        first = np.arange(len(self.keys))
-        indices, rows = self.find(self.keys)
-        first[indices] = rows
-        return first
+    def repeats(self) -> tuple[Int64s, Int64s]:
+        """Return the rows with the key of an earlier row, and the first row with each key.
+
+        Null keys are never equal.
+        """
+        repeated, first = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for start in range(0, len(self.keys), _BLOCK_ROWS):
+            indices, rows = self.find(self.keys.slice(start, _BLOCK_ROWS))
+            indices += start
+            is_later = indices != rows
+            repeated.append(indices[is_later])
+            first.append(rows[is_later])
+        return np.concatenate(repeated), np.concatenate(first)
 
     def _checked(
         self, probe_keys: pa.LargeBinaryArray, indices: Int64s, rows: Int64s

@@ -22,8 +22,9 @@ from lancelet.io.spill_folder import SpillFolder
 from lancelet.values import dataclass
 
 _FILES: Final = 64
-_INDEX_FACTOR: Final = 4
-"""The approximate size of an index, per byte of short keys."""
+_INDEX_FACTOR: Final = 8
+"""The share of the memory limit for the keys of a pass. Their index and the pairs that a pass finds
+take four times as much, and the rows of the source a quarter of the limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,23 +46,22 @@ class KeyPasses:
         """Hold keys in memory as long as their index fits into the memory limit."""
         self.num_rows = 0
         self._most = max(memory_limit // _INDEX_FACTOR, 1)
-        self._buffered: list[tuple[Int64s, Keys]] = []
+        self._buffered: list[Keys] = []
         self._bytes = 0
         self._files: _Files | None = None
 
     def add(self, keys: Keys) -> None:
         """Add the keys of the next rows."""
-        rows = np.arange(self.num_rows, self.num_rows + len(keys))
         self.num_rows += len(keys)
         if self._files is not None:
-            self._files.write(rows, keys)
+            self._files.write(keys)
             return
-        self._buffered.append((rows, keys))
+        self._buffered.append(keys)
         self._bytes += keys.nbytes
         if self._bytes > self._most:
             self._files = _Files()
             for part in self._buffered:
-                self._files.write(*part)
+                self._files.write(part)
             self._buffered = []
 
     @property
@@ -72,7 +72,8 @@ class KeyPasses:
     def passes(self) -> Iterator[KeyPass]:
         """Yield indices; each key is in one of them."""
         if self._files is None:
-            keys = Keys.concat([keys for _, keys in self._buffered])
+            keys = Keys.concat(self._buffered)
+            self._buffered = [keys]
             yield KeyPass(KeyIndex.build(keys), None)
             return
         for group in self._files.groups(self._most):
@@ -93,8 +94,11 @@ class _Files:
         self._folder = SpillFolder("keys")
         self._writers: dict[int, pa.RecordBatchStreamWriter] = {}
         self._sizes = [0] * _FILES
+        self._num_rows = 0
 
-    def write(self, rows: Int64s, keys: Keys) -> None:
+    def write(self, keys: Keys) -> None:
+        rows = np.arange(self._num_rows, self._num_rows + len(keys))
+        self._num_rows += len(keys)
         columns = {"row": pa.array(rows), "hash": pa.array(keys.hashes)}
         if keys.stored is not None:
             columns["key"] = keys.stored

@@ -64,7 +64,7 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
         keys.add(Keys.of(columns, with_span=True))
         ranges.add(columns)
 
-    limit = None if stream.is_in_memory else spec.memory_limit
+    limit = None if stream.is_in_memory else spec.memory_limit // 4
     with (
         closing(keys),
         SourceRows.read(stream, memory_limit=limit, watch=watch) as rows,

@@ -59,8 +59,8 @@ class MergeSpec:
         mode: The write mode of updates.
         uses_index: Whether an index on the key may be used.
         files: The options for new files.
-        memory_limit: The maximum bytes of source rows and keys in memory; the rest is spilled to
-            a temporary file.
+        memory_limit: The approximate memory of a merge in bytes. Source rows and keys that exceed
+            their part of it are spilled to temporary files.
         compacted: The generations of shards to record as merged.
         unmerged: Generations of shards that must not be merged yet; the merge does not record
             them.

@@ -33,6 +33,16 @@ def test_a_column_may_only_become_a_type_of_its_own_family(before, after):
         assert isinstance(refused.value, OSError | ValueError)
 
 
+def test_lists_of_integers_become_vectors():
+    before, after = pa.list_(pa.int64()), pa.list_(pa.float32(), 2)
+    check_castable("c", before, after)
+    values = cast_values(pa.array([[1, 2], None, [3, 4]], before), *fields(before, after), "c")
+    assert values.type == after
+    assert values.to_pylist() == [[1.0, 2.0], None, [3.0, 4.0]]
+    with pytest.raises(ColumnError, match="Cannot cast"):
+        check_castable("c", before, pa.list_(pa.float32()))
+
+
 def test_types_without_a_kernel_are_rejected():
     with pytest.raises(ColumnError):
         check_castable("c", pa.time32("s"), pa.timestamp("us"))

@@ -56,12 +56,21 @@ def comparable(columns):
     return [None if None in row else repr(row) for row in zip(*lists, strict=True)]
 
 
+def repeats(index):
+    return list(zip(*(rows.tolist() for rows in index.repeats()), strict=True))
+
+
 @given(columns=key_columns())
-def test_the_first_row_of_each_key_is_found(columns):
+def test_repeated_keys_and_their_first_rows_are_found(columns):
     rows = comparable(columns)
-    first = KeyIndex.build(Keys.of(columns)).first_rows()
-    expected = [i if row is None else rows.index(row) for i, row in enumerate(rows)]
-    assert first.tolist() == expected
+    index = KeyIndex.build(Keys.of(columns))
+    expected = [
+        (i, rows.index(row)) for i, row in enumerate(rows) if row is not None and row in rows[:i]
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_index, "_BLOCK_ROWS", 3)
+        assert repeats(index) == expected
+    assert repeats(index) == expected
 
 
 @given(columns=key_columns())
@@ -114,12 +123,12 @@ def test_short_keys_are_the_same_as_numbers_and_as_bytes(columns):
 def test_all_nan_are_one_key_and_both_zeros_too():
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0, 1 << 63], np.uint64)
     keys = Keys.of([pa.array(bits.view(np.float64))])
-    assert KeyIndex.build(keys).first_rows().tolist() == [0, 0, 2, 2]
+    assert repeats(KeyIndex.build(keys)) == [(1, 0), (3, 2)]
 
 
 def test_texts_do_not_run_into_each_other():
     keys = Keys.of([pa.array(["a", "ab"]), pa.array(["bc", "c"])])
-    assert KeyIndex.build(keys).first_rows().tolist() == [0, 1]
+    assert repeats(KeyIndex.build(keys)) == []
 
 
 def test_keys_with_equal_hashes_are_compared_by_their_bytes(monkeypatch):
@@ -131,7 +140,7 @@ def test_keys_with_equal_hashes_are_compared_by_their_bytes(monkeypatch):
     which, rows = index.find(Keys.of([pa.array(["c", "x", "a", None, "b"])]))
     assert which.tolist() == [0, 2, 4]
     assert rows.tolist() == [4, 1, 0]
-    assert index.first_rows().tolist() == [0, 1, 2, 0, 4]
+    assert repeats(index) == [(3, 0)]
 
 
 def test_a_hash_depends_on_a_secret():

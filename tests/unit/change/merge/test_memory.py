@@ -68,6 +68,10 @@ def test_a_merged_stream_waits_in_a_file(tmp_path):
     assert growth(tmp_path, "wide", 20_000, 20_000, 8 << 20) < 250
 
 
+def test_millions_of_rows_are_merged_within_the_memory_limit(tmp_path):
+    assert growth(tmp_path, "narrow", 5_000_000, 16, 256 << 20) < 1.3 * 256
+
+
 @pytest.mark.slow
-def test_ten_million_rows_are_merged_into_ten_million_within_two_gib(tmp_path):
-    assert growth(tmp_path, "narrow", 10_000_000, 16, 256 << 20) < 1800
+def test_ten_million_rows_are_merged_into_ten_million_within_500_mib(tmp_path):
+    assert growth(tmp_path, "narrow", 10_000_000, 16, 256 << 20) < 500
