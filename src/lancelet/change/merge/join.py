@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s
+from lancelet.buffers import Int32s, Int64s
 from lancelet.change.merge.key_bytes import Bools
 from lancelet.change.merge.key_columns import KeyColumns
 from lancelet.change.merge.key_passes import KeyPass, KeyPasses
@@ -53,9 +53,9 @@ class Matches:
         if bool((rows[1:] >= rows[:-1]).all()):
             return Matches(rows, addresses)
         # Source rows usually have one match, so that pairs can be scattered without sorting.
-        index_type = np.int32 if len(rows) < 1 << 31 else np.int64
-        pair_indices = np.full(int(rows.max()) + 1, -1, index_type)
-        pair_indices[rows] = np.arange(len(rows), dtype=index_type)
+        data_type = np.dtype(np.int32 if len(rows) < 1 << 31 else np.int64)
+        pair_indices: Int32s | Int64s = np.full(int(rows.max()) + 1, -1, data_type)
+        pair_indices[rows] = np.arange(len(rows), dtype=data_type)
         order = pair_indices[pair_indices >= 0]
         if len(order) < len(rows):
             order = np.argsort(rows, kind="stable")
