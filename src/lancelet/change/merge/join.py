@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Int32s, Int64s
+from lancelet.buffers import Int64s
 from lancelet.change.merge.key_bytes import Bools
 from lancelet.change.merge.key_columns import KeyColumns
 from lancelet.change.merge.key_passes import KeyPass, KeyPasses
@@ -54,7 +55,7 @@ class Matches:
             return Matches(rows, addresses)
         # Source rows usually have one match, so that pairs can be scattered without sorting.
         data_type = np.dtype(np.int32 if len(rows) < 1 << 31 else np.int64)
-        pair_indices: Int32s | Int64s = np.full(int(rows.max()) + 1, -1, data_type)
+        pair_indices: npt.NDArray[np.int32 | np.int64] = np.full(int(rows.max()) + 1, -1, data_type)
         pair_indices[rows] = np.arange(len(rows), dtype=data_type)
         order = pair_indices[pair_indices >= 0]
         if len(order) < len(rows):
