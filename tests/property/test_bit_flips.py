@@ -2,7 +2,7 @@
 
 Files with columns of every layout are flipped one bit at a time, at random positions and at every
 byte of the tail, where one bit changes what all others mean. Reading all of it, and some rows of
-it, must raise or return what was written.
+it, must raise or return what was written, from memory and from a mapped file.
 """
 
 import numpy as np
@@ -13,9 +13,12 @@ from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lancelet.file import LanceFileWriter
 from lancelet.file.open import open_data_file
+from lancelet.io.cache import LruCache
+from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 
 ROWS = 5_000
+VERSIONS = ["2.0", "2.1", "2.2", "2.3"]
 
 
 def table_of_every_layout(seed):
@@ -45,33 +48,35 @@ def table_of_every_layout(seed):
     )
 
 
-def written(table):
+def written(table, version):
     path = "memory://flips/file.lance"
-    with LanceFileWriter(path, table.schema, version="2.2") as writer:
+    with LanceFileWriter(path, table.schema, version=version) as writer:
         writer.write_batch(table)
     return MemoryStore("flips").read("file.lance")
 
 
-def read(data):
-    """Return all of a file and some rows of it."""
-    store = MemoryStore("flipped")
+def read(data, store):
+    """Return all of a file and some rows of it; nothing is cached."""
     store.put("file.lance", data)
-    reader = open_data_file(store, "file.lance")
-    fields = reader.schema.fields
-    everything = reader.read(fields, RowRange(0, reader.num_rows))
-    some = reader.read(fields, RowIndices(np.arange(0, reader.num_rows, 97)))
-    return reader.schema.to_arrow(), everything, some
+    reader = open_data_file(store, "file.lance", cache=LruCache(1 << 20))
+    try:
+        fields = reader.schema.fields
+        everything = reader.read(fields, RowRange(0, reader.num_rows))
+        some = reader.read(fields, RowIndices(np.arange(0, reader.num_rows, 97)))
+        return reader.schema.to_arrow(), everything, some
+    finally:
+        reader.close()
 
 
-def check_flips(data, bits):
+def check_flips(data, bits, store):
     """Return how many flips raised and how many changed nothing; none may do otherwise."""
-    schema, everything, some = read(data)
+    schema, everything, some = read(data, store)
     raised = harmless = 0
     for bit in bits:
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
-            found = read(bytes(flipped))
+            found = read(bytes(flipped), store)
         except (CorruptDataError, UnsupportedError, NotFoundError):
             raised += 1
             continue
@@ -84,21 +89,28 @@ def check_flips(data, bits):
     return raised, harmless
 
 
+@pytest.fixture(params=["memory", "mapped"])
+def store(request, tmp_path):
+    return MemoryStore("flipped") if request.param == "memory" else LocalStore(str(tmp_path))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "flips", [100, pytest.param(1_000, marks=pytest.mark.slow)], ids="{}-flips".format
 )
-def test_no_flipped_bit_is_a_wrong_value(flips):
-    data = written(table_of_every_layout(seed=flips))
+def test_no_flipped_bit_is_a_wrong_value(flips, version, store):
+    data = written(table_of_every_layout(seed=flips), version)
     bits = np.random.default_rng(flips).integers(0, len(data) * 8, flips).tolist()
-    raised, harmless = check_flips(data, bits)
+    raised, harmless = check_flips(data, bits, store)
     assert raised + harmless == flips
     assert raised > 0.95 * flips
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "stride", [97, pytest.param(7, marks=pytest.mark.slow)], ids="every-{}-bits".format
 )
-def test_no_flipped_bit_of_the_tail_is_a_wrong_value(stride):
-    data = written(table_of_every_layout(seed=1).slice(0, 200))
+def test_no_flipped_bit_of_the_tail_is_a_wrong_value(stride, version, store):
+    data = written(table_of_every_layout(seed=1).slice(0, 200), version)
     tail = 3_000
-    check_flips(data, range((len(data) - tail) * 8, len(data) * 8, stride))
+    check_flips(data, range((len(data) - tail) * 8, len(data) * 8, stride), store)
