@@ -4,4 +4,5 @@ import sys
 
 from lancelet.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":  # not in processes that import the module again
+    sys.exit(main())

@@ -20,6 +20,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from types import TracebackType
@@ -38,6 +39,8 @@ _UNIQUE_HEADERS: Final = frozenset(
     {"host", "origin", "authorization", "content-length", "content-type"}
 )
 _PART_BYTES: Final = 1 << 20
+_ABANDONED_SECONDS: Final = 0.25
+"""The interval at which connections of running requests are checked."""
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -70,13 +73,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; header names are in lower case."""
+    """A request; header names are in lower case.
+
+    Attributes:
+        abandoned: Set when the client closes the connection before the response.
+    """
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes = b""
+    abandoned: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @property
     def media_type(self) -> str:
@@ -267,7 +275,7 @@ class HttpServer:
                 size = self._check(request)
                 async with self._turns:
                     body = await self._read_body(request, size, reader, writer)
-                    response = await self._compute(request, body)
+                    response = await self._compute(request, body, reader)
             except RefusedError as refused:
                 await self._write(writer, refused.response(), keeps_alive=False)
                 await self._close_gently(reader, writer)
@@ -368,11 +376,21 @@ class HttpServer:
                 body += await reader.readexactly(min(_PART_BYTES, size - len(body)))
         return bytes(body)
 
-    async def _compute(self, request: Request, body: bytes) -> Response:
+    async def _compute(
+        self, request: Request, body: bytes, reader: asyncio.StreamReader
+    ) -> Response:
         whole = Request(request.method, request.path, request.query, request.headers, body)
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, self._answer, whole)
+            computed = loop.run_in_executor(self._pool, self._answer, whole)
+            try:
+                while not (await asyncio.wait([computed], timeout=_ABANDONED_SECONDS))[0]:
+                    if reader.at_eof():
+                        whole.abandoned.set()
+            except asyncio.CancelledError:
+                whole.abandoned.set()
+                raise
+            return computed.result()
         except Exception as error:
             message = "internal server error; see the standard error of the server"
             loop.call_exception_handler({"message": message, "exception": error})

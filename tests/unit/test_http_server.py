@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 
 import lance_namespace as ln
 import pytest
@@ -269,3 +270,21 @@ def test_a_server_without_threads_is_an_error():
     server = HttpServer(lambda _: Response(200), token=None, limits=Limits(threads=0))
     with pytest.raises(ValueError, match="max_workers"):
         server.start()
+
+
+def test_a_request_is_abandoned_when_its_client_has_left():
+    has_started, has_ended, seen = threading.Event(), threading.Event(), []
+
+    def answer(request):
+        has_started.set()
+        seen.append(request.abandoned.wait(60))
+        has_ended.set()
+        return Response(200)
+
+    with HttpServer(answer, token=None) as server:
+        client = connect(server)
+        client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        assert has_started.wait(60)
+        client.close()
+        assert has_ended.wait(60)
+    assert seen == [True]

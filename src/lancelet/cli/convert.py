@@ -9,7 +9,6 @@ grow with the size of the source. CSV files encode lists and structs as JSON and
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, ProgressLine, cell_text, json_value
+from lancelet.cli.output import Output, ProgressLine, cell_text, json_line
 from lancelet.cli.table_arguments import (
     add_scan_options,
     add_storage_options,
@@ -37,8 +37,12 @@ from lancelet.errors import (
     InvalidInputError,
     UnsupportedError,
 )
+from lancelet.expr.python_values import values_of
 from lancelet.io.durable import translating_os_errors
 
+_PRINTED_SECONDS: Final = 30_000 * 365 * 86_400
+"""Arrow prints dates and timestamps within this distance from 1970."""
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FORMATS: Final = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -260,9 +264,26 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
 def _write_parquet(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], given: argparse.Namespace
 ) -> None:
+    schema = parquet_schema(schema)
     with pq.ParquetWriter(path, schema, compression=given.compression) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            writer.write_batch(batch.cast(schema))
+
+
+def parquet_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose structs have nullable fields.
+
+    The descriptor of a null blob has null fields, which Parquet rejects in fields that are not
+    nullable.
+    """
+    return pa.schema([_nullable_within(field) for field in schema], metadata=schema.metadata)
+
+
+def _nullable_within(field: pa.Field) -> pa.Field:
+    if not pa.types.is_struct(field.type):
+        return field
+    children = [_nullable_within(child).with_nullable(True) for child in field.type]
+    return field.with_type(pa.struct(children))
 
 
 def _write_iceberg(target: Path, reader: pa.RecordBatchReader) -> None:
@@ -287,14 +308,35 @@ def _write_csv(
     as_text = [number for number, field in enumerate(schema) if _is_beyond_csv(field.type)]
     for number in as_text:
         schema = schema.set(number, schema.field(number).with_type(pa.string()))
-    with pyarrow.csv.CSVWriter(path, schema) as writer:
+    with path.open("wb") as file, pyarrow.csv.CSVWriter(file, schema) as writer:
         for batch in batches:
             columns = batch.columns
             for number in as_text:
-                values = columns[number].to_pylist()
-                texts = [None if value is None else cell_text(value) for value in values]
-                columns[number] = pa.array(texts, pa.string())
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+                columns[number] = _texts(columns[number])
+            far = [number for number, each in enumerate(columns) if _has_far_moments(each)]
+            if not far:
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+                continue
+            for number in far:
+                columns[number] = _texts(columns[number])
+            rows = pa.RecordBatch.from_arrays(columns, names=schema.names)
+            pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    texts = [None if value is None else cell_text(value) for value in values_of(array)]
+    return pa.array(texts, pa.string())
+
+
+def _has_far_moments(array: pa.Array) -> bool:
+    """Return whether a column has dates or timestamps that Arrow cannot print."""
+    if not pa.types.is_date(array.type) and not pa.types.is_timestamp(array.type):
+        return False
+    is_days = pa.types.is_date32(array.type)
+    unit = getattr(array.type, "unit", "D" if is_days else "ms")
+    bound = _PRINTED_SECONDS * _PER_SECOND[unit] if unit != "D" else _PRINTED_SECONDS // 86_400
+    bounds = pc.min_max(array.cast(pa.int32() if is_days else pa.int64())).as_py()
+    return bounds["min"] is not None and max(-bounds["min"], bounds["max"]) > bound
 
 
 def _is_beyond_csv(data_type: pa.DataType) -> bool:
@@ -312,8 +354,9 @@ def _write_json(
 ) -> None:
     with path.open("w", encoding="utf-8") as file:
         for batch in batches:
-            for row in batch.to_pylist():
-                file.write(json.dumps(row, default=json_value, ensure_ascii=False) + "\n")
+            columns = map(values_of, batch.columns)
+            for values in zip(*columns, strict=True):
+                file.write(json_line(dict(zip(batch.schema.names, values, strict=True))) + "\n")
 
 
 def _write_ipc(

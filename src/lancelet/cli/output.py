@@ -79,9 +79,11 @@ class Output:
         if self.form is Form.ARROW:
             self._arrow(table)
         else:
-            rows = (list(row.values()) for row in table.to_pylist())
+            from lancelet.expr.python_values import values_of  # noqa: PLC0415 - slow to import
+
+            rows = list(zip(*map(values_of, table.columns), strict=True))
             if self.form is not Form.JSON:
-                rows = ([_whole_moment(value) for value in row] for row in rows)
+                rows = [tuple(_whole_moment(value) for value in row) for row in rows]
             self.table(table.schema.names, rows)
 
     def facts(self, values: Mapping[str, Any]) -> None:
@@ -270,6 +272,15 @@ def json_value(value: Any) -> Any:
         case set() | frozenset() | tuple():
             return list(value)
     return str(value)
+
+
+def json_line(value: Any) -> str:
+    """Return a value as JSON in one line; NaN and infinity become null.
+
+    >>> json_line({"a": [float("nan"), 1.5]})
+    '{"a": [null, 1.5]}'
+    """
+    return json.dumps(_finite(value), default=json_value, ensure_ascii=False, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

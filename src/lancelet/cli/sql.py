@@ -1,18 +1,20 @@
 """`lancelet sql [TABLE] QUERY`: runs a query over tables.
 
     lancelet sql shop/sales.lance "SELECT city, count(*) FROM sales GROUP BY city"
-    lancelet sql "SELECT city, count(*) FROM 'shop/sales.lance' GROUP BY city"
+    lancelet sql "SELECT city, count(*) FROM shop/sales.lance GROUP BY city"
     lancelet sql "SELECT * FROM sales WHERE price > 3" --table sales=shop/sales.lance
 
-A table is given before the query, by `--table`, or by its path in single quotes after FROM or JOIN.
-The name of TABLE in the query is `dataset` or its file name without the extension. Requires the
-extra `sql`.
+A table is given before the query, by `--table`, or by its path after FROM or JOIN. A path with
+other endings than `.lance` is in single quotes, or starts with `/`, `./`, `../` or a scheme. The
+name of TABLE in the query is `dataset` or its file name without the extension. Requires the extra
+`sql`.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from typing import Final
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
@@ -21,7 +23,18 @@ from lancelet.dataset import dataset
 from lancelet.dataset.sql.tables import sql
 from lancelet.errors import InvalidInputError
 
-_PATH = re.compile(r"\b(FROM|JOIN)(\s+)'((?:[^']|'')+)'", re.IGNORECASE)
+_PATH: Final = re.compile(
+    r"""
+    \b(?:FROM|JOIN)\s+
+        (?: '(?P<text>(?:[^']|'')+)' | "(?P<name>(?:[^"]|"")+)" | (?P<bare>[^\s'"(),;]+) )
+    | '(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""A table after FROM or JOIN; or a literal, a name or a comment, which contain no tables."""
+_LOOKS_LIKE_PATH: Final = re.compile(
+    r"(?:\.{0,2}/|~/|[a-z][a-z0-9+.-]*://).+|.*\.lance/?", re.DOTALL | re.IGNORECASE
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "texts",
         nargs="+",
         metavar="[TABLE] QUERY",
-        help="SELECT ... FROM 'path/of/table.lance', or a table and a query of it",
+        help="SELECT ... FROM path/of/table.lance, or a table and a query of it",
     )
     parser.add_argument(
         "--table",
@@ -59,9 +72,18 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         uris |= dict.fromkeys(("dataset", _name_of(uri)), uri)
 
     def named(match: re.Match[str]) -> str:
-        name = f"table {len(uris)}"
-        uris[name] = match[3].replace("''", "'")
-        return f'{match[1]}{match[2]}"{name}"'
+        text, name, bare = match["text"], match["name"], match["bare"]
+        if text is not None:
+            path: str | None = text.replace("''", "'")
+        else:
+            path = bare if name is None else name.replace('""', '"')
+            if path is None or path in uris or not _LOOKS_LIKE_PATH.fullmatch(path):
+                return match[0]
+        table = f"table {len(uris)}"
+        uris[table] = path
+        group = "text" if text is not None else "bare" if name is None else "name"
+        start = match.start(group) - match.start() - (group != "bare")
+        return f'{match[0][:start]}"{table}"'
 
     query = _PATH.sub(named, query)
     tables = {name: dataset(uri, storage_options=options) for name, uri in uris.items()}

@@ -22,7 +22,12 @@ from lancelet.dataset.index.values import IndexConfig
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.index.base import IndexedRows
 from lancelet.index.vector.layout import METRICS
-from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_type_of
+from lancelet.index.vector.vectors import (
+    NotVectorsError,
+    not_vectors_hint,
+    values_of,
+    vector_type_of,
+)
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel
 from lancelet.lance import indices as steps
@@ -73,6 +78,7 @@ class IndicesBuilder:
             raise NotVectorsError(
                 f"Vector column {path} must be FixedSizeListArray, list<FixedSizeList> "
                 f"(multivector), or 1-dimensional FixedShapeTensorArray, got {data_type}"
+                f"{not_vectors_hint(data_type, path)}"
             )
         self.dimension: int = vector_type.list_size
 

@@ -141,7 +141,8 @@ def _join_lines(lines: Sequence[str]) -> str:
 
 
 def _indented(depth: int, line: str) -> str:
-    return "  " * depth + line
+    """Indent a step; line breaks in names and literals are escaped."""
+    return "  " * depth + line.replace("\n", r"\n").replace("\r", r"\r")
 
 
 def measure_scan(

@@ -24,7 +24,7 @@ from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.layout import METRICS
-from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
+from lancelet.index.vector.vectors import NotVectorsError, not_vectors_hint, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.values import dataclass
 
@@ -42,18 +42,6 @@ def distance_bounds(given: Any) -> tuple[float | None, float | None]:
     return given[0], given[1]
 
 
-def _hint(field: Field) -> str:
-    """Return how to convert a column of float lists to vectors."""
-    if not pa.types.is_list(field.arrow_type) and not pa.types.is_large_list(field.arrow_type):
-        return ""
-    if not pa.types.is_floating(field.arrow_type.value_type):
-        return ""
-    return (
-        "; lists of one length become vectors with dataset.alter_columns({'path': "
-        f"{field.name!r}, 'data_type': pa.list_(pa.float32(), dimension)}})"
-    )
-
-
 def vector_field(schema: Schema, column: str) -> Field:
     """Return the field of a vector column. Raise if it is missing or has another type."""
     try:
@@ -61,11 +49,12 @@ def vector_field(schema: Schema, column: str) -> Field:
     except FieldNotFoundError as error:
         raise FieldNotFoundError(
             f"Embedding column {column} is not in the dataset{similar_names(column, schema.names)}",
-            column=column,
+            **{**error.facts, "column": column},
         ) from error
     if _found_in(field) is None:
         raise NotVectorsError(
-            f"Query column {column} must be a vector. Got {field.arrow_type}{_hint(field)}.",
+            f"Query column {column} must be a vector. Got {field.arrow_type}"
+            f"{not_vectors_hint(field.arrow_type, column)}.",
             column=column,
         )
     return field
@@ -119,7 +108,8 @@ def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], 
     if vectors.ndim not in {1, 2} or vectors.shape[-1] != stored.dimension or not vectors.size:
         raise InvalidInputError(
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
-            f"column size {stored.dimension}"
+            f"column size {stored.dimension}; embed the query with the model of the column",
+            column=field.name,
         )
     if stored.dtype.kind == "f" and np.isnan(vectors).any():
         raise InvalidInputError(

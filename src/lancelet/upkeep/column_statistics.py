@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from lancelet.change.merge.key_index import Keys
 from lancelet.errors import UnsupportedError
+from lancelet.expr.python_values import values_of
 from lancelet.file.zones import BOUND_BYTES
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
@@ -141,7 +142,7 @@ def _summarize(
     snapshot: Snapshot, name: str, field: Field, parts: Sequence[_Part], sketch: _Distinct | None
 ) -> ColumnStatistics:
     bounds = [part.bounds for part in parts if len(part.bounds)]
-    minimum, maximum = _min_max(pa.concat_arrays(bounds)).to_pylist() if bounds else (None, None)
+    minimum, maximum = values_of(_min_max(pa.concat_arrays(bounds))) if bounds else (None, None)
     return ColumnStatistics(
         name=name,
         type=str(field.arrow_type),

@@ -447,6 +447,16 @@ def test_queries_name_tables_by_path_or_by_name(table: str, told, call) -> None:
     assert "NAME=URI" in err
 
 
+def test_paths_in_queries_need_no_quotes_if_they_look_like_paths(table: str, told, call) -> None:
+    pytest.importorskip("duckdb")
+    for path in (table, f'"{table}"', f"'{table}'"):
+        query = f"SELECT count(*) AS n, ' FROM x.lance' AS s FROM {path} -- JOIN y.lance\nAS t"
+        assert told("sql", query) == [{"n": 4, "s": " FROM x.lance"}]
+    assert told("sql", f"SELECT count(*) AS n FROM {table} a JOIN {table} b USING (id)")
+    assert told("sql", "WITH t AS (SELECT 1 AS n) SELECT n FROM t") == [{"n": 1}]
+    assert call("sql", "SELECT * FROM missing.lance")[0] == ExitCode.NOT_FOUND
+
+
 def test_old_versions_are_restored(table: str, told) -> None:
     lancelet.dataset(table).delete("id > 1")
     told("restore", table, "1", "--dry-run")
@@ -711,6 +721,57 @@ def test_json_has_null_for_numbers_that_it_cannot_represent(tmp_path: Path, call
     assert code == ExitCode.DONE
     rows = json.loads(text, parse_constant=pytest.fail)
     assert [row["x"] for row in rows] == [None, None, 0.5]
+
+
+FAR = {
+    "day": (pa.date32(), 2**31 - 1, "5881580-07-11"),
+    "moment": (pa.timestamp("us"), 2**62, "148108-07-06T14:00:27.387904"),
+    "utc": (pa.timestamp("ms", "UTC"), -(2**62), "-146136543-09-08T08:23:32.096Z"),
+    "span": (pa.duration("s"), 2**62, "4611686018427387904 s"),
+}
+
+
+def test_dates_beyond_the_years_of_python_are_text(tmp_path: Path, call, told) -> None:
+    columns = {
+        name: pa.array([number, 0, None], pa.int32() if name == "day" else pa.int64()).cast(kind)
+        for name, (kind, number, _) in FAR.items()
+    }
+    nested = pa.StructArray.from_arrays([columns["day"]], ["d"])
+    listed = pa.ListArray.from_arrays([0, 1, 2, 3], columns["day"])
+    uri, expected = str(tmp_path / "far.lance"), {name: each[2] for name, each in FAR.items()}
+    lancelet.write_dataset(pa.table({**columns, "nested": nested, "listed": listed}), uri)
+    first, second, last = told("head", uri)
+    assert first == {**expected, "nested": {"d": FAR["day"][2]}, "listed": [FAR["day"][2]]}
+    assert second["day"] == "1970-01-01"
+    assert last == dict.fromkeys(FAR) | {"nested": {"d": None}, "listed": [None]}
+    for form in ("table", "csv"):
+        assert FAR["day"][2] in call("head", uri, "--format", form)[1]
+    assert {each["maximum"] for each in told("stats", uri)} >= {expected["day"], expected["moment"]}
+    for extension in ("csv", "json"):
+        told("convert", uri, str(tmp_path / f"far.{extension}"))
+        text = (tmp_path / f"far.{extension}").read_text()
+        assert all(expected[name] in text for name in ("day", "moment", "utc"))
+
+
+def test_json_files_have_null_for_numbers_that_json_lacks(tmp_path: Path, told) -> None:
+    uri, target = str(tmp_path / "t.lance"), tmp_path / "t.json"
+    lancelet.write_dataset({"x": [float("nan"), 0.5]}, uri)
+    told("convert", uri, str(target))
+    text = target.read_text()
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert [line["x"] for line in lines] == [None, 0.5]
+
+
+def test_null_blobs_are_converted_to_parquet(tmp_path: Path, told) -> None:
+    uri, target = str(tmp_path / "t.lance"), tmp_path / "t.parquet"
+    schema = pa.schema([lancelet.blob_field("b")])
+    lancelet.write_dataset(
+        pa.table([lancelet.blob_array([b"x", None])], schema=schema),
+        uri,
+        data_storage_version="2.2",
+    )
+    told("convert", uri, str(target))
+    assert [each is None for each in pq.read_table(target)["b"].to_pylist()] == [False, True]
 
 
 def test_tables_show_sizes_of_binary_values_and_a_part_of_vectors(tmp_path: Path, call) -> None:

@@ -1,5 +1,6 @@
 """Requests of the page of `lancelet view`, without a browser and a server."""
 
+import io
 import json
 import socket
 import subprocess
@@ -9,10 +10,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lancelet
-from lancelet.cli.viewer import rows, server
+from lancelet.cli.viewer import rows, server, sql_process
 from lancelet.cli.viewer.internals import plan_step
 from lancelet.cli.viewer.tables import Shown
 from lancelet.http_server import Request
@@ -64,11 +66,11 @@ def of_blobs(tmp_path, version, values):
     "raised", [RuntimeError("a"), pa.ArrowInvalid("b"), KeyError("c"), AssertionError("d")]
 )
 def test_every_exception_is_an_error_in_json(viewer, monkeypatch, raised):
-    def fails(*_):
+    def fails(*_, **__):
         raise raised
 
-    monkeypatch.setattr(lancelet.LanceDataset, "sql", fails)
-    found = viewer.get("sql", 500, query="SELECT 1")
+    monkeypatch.setattr(lancelet.LanceDataset, "to_table", fails)
+    found = viewer.get("rows", 500)
     assert found["kind"] == type(raised).__name__
     assert str(raised) in found["error"]
 
@@ -379,6 +381,63 @@ def test_plans_of_unusual_texts_are_parsed(viewer):
         assert viewer.get("plan", filter=f"CAST(Upper AS string) = '{text}'")["steps"]
     assert plan_step("Version: 3 of 20 rows")["text"] == "3 of 20 rows"
     assert plan_step("")["name"] == ""
+
+
+def test_plans_of_names_and_filters_with_line_breaks_have_one_line_per_step(tmp_path):
+    lancelet.write_dataset({"": [1, 2], "a\nb": [1, 2]}, str(tmp_path / "t.lance"))
+    viewer = Viewer(tmp_path, "t.lance")
+    steps = viewer.get("plan", columns='[""]', filter="`a\nb` = 1\nAND `` > 0")["steps"]
+    assert [each["depth"] for each in steps] == list(range(len(steps)))
+    assert all(each["name"] for each in steps)
+    assert viewer.get("plan", columns='["a\\nb"]', measure="1")["steps"][0]["text"] == r"a\nb"
+
+
+def test_existing_names_and_conflicts_are_not_server_errors(viewer):
+    viewer.shown = Shown(viewer.shown.root, can_write=True)
+    tag = {"action": "tag", "name": "v1", "apply": "1"}
+    assert viewer.response("change", "POST", **tag).status == 200
+    response = viewer.response("change", "POST", **tag)
+    assert response.status == 409
+    assert "already exists" in json.loads(response.data)["error"]
+
+
+def test_long_values_have_no_filter_and_operators_are_not_completed(tmp_path):
+    text = "x" * 1_000_000
+    lancelet.write_dataset({"s": [text, text, "y"]}, str(tmp_path / "t.lance"))
+    viewer = Viewer(tmp_path, "t.lance")
+    top = viewer.get("statistics")["columns"][0]["top"]
+    assert [each["filter"] for each in top] == [None, "s = 'y'"]
+    calls = [word for word in viewer.get("describe")["filter_words"] if word.endswith("(")]
+    assert calls
+    assert all(word[:-1].isidentifier() for word in calls)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_null_blobs_are_exported(tmp_path, version):
+    viewer = of_blobs(tmp_path, version, [PNG, None])
+    for kind in ("csv", "json", "parquet", "arrow"):
+        assert viewer.response("export", format=kind).status == 200
+    exported = pq.read_table(io.BytesIO(viewer.response("export", format="parquet").data))
+    assert [each is None for each in exported["b"].to_pylist()] == [False, True]
+
+
+def test_a_query_is_stopped_when_its_client_has_left(viewer, monkeypatch):
+    monkeypatch.setattr(sql_process, "_IDLE", [])
+    numbers = "SELECT 1 AS n UNION ALL SELECT n + 1 FROM r"
+    endless = f"WITH RECURSIVE r AS ({numbers}) SELECT count(*) FROM r"
+    started = []
+    before = sql_process._Worker.kill
+    monkeypatch.setattr(
+        sql_process._Worker, "kill", lambda self: started.append(self.process) or before(self)
+    )
+    request = Request("GET", "/api/sql", {"table": viewer.table, "query": endless}, {})
+    request.abandoned.set()
+    response = server.answer(viewer.shown, request)
+    assert json.loads(response.data)["kind"] == "CancelledError"
+    assert [process.is_alive() for process in started] == [False]
+    assert sql_process._IDLE == []
+    assert viewer.get("sql", query="SELECT 1 AS n FROM dataset")["columns"] == ["n"]
+    assert len(sql_process._IDLE) == 1
 
 
 def test_health_recommends_maintenance(viewer):

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lancelet.cli.output import cell_text, json_value
 from lancelet.errors import LanceletError
+from lancelet.expr.python_values import values_of
 from lancelet.scan.blobs import read_blobs, resolve_descriptors, slice_extent
 from lancelet.table.snapshot import Snapshot
 
@@ -89,15 +90,6 @@ def cells_of(table: pa.Table) -> list[list[dict[str, Any] | None]]:
     """Return the cells of each row of a table; columns may have equal names."""
     columns = [[cell(value, each.type) for value in values_of(each)] for each in table.columns]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; timestamps that Python cannot represent are text."""
-    try:
-        values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError):
-        values = column.cast(pa.string()).to_pylist()
-    return values
 
 
 def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:

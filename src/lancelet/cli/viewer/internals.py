@@ -13,7 +13,7 @@ from lancelet.file.describe import short_encoding
 from lancelet.upkeep.check import Level
 
 PAGES_MAX: Final = 5_000
-_STEP: Final = re.compile(r"([^:]*)(?:: (.*?))?(?:, metrics=\[([^\]]*)\])?", re.DOTALL)
+_STEP: Final = re.compile(r"([^:]*)(?:: ?(.*?))?(?:, metrics=\[([^\]]*)\])?", re.DOTALL)
 _PROPERTY: Final = re.compile(r", (?=[a-z_]+=)")
 
 

@@ -14,13 +14,16 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from lancelet.cli.convert import parquet_schema
 from lancelet.cli.output import Form, Output
-from lancelet.cli.viewer.cells import blob_cells, cells_of, media_type, type_text, values_of
+from lancelet.cli.viewer.cells import blob_cells, cells_of, media_type, type_text
+from lancelet.cli.viewer.sql_process import run_query
 from lancelet.cli.viewer.statistics import column_statistics
 from lancelet.cli.viewer.tables import Download, Shown, names_of, number_of, text_of
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError
+from lancelet.expr.python_values import values_of
 
 ROWS_MAX: Final = 500
 EXPORT_ROWS_MAX: Final = 100_000
@@ -28,7 +31,6 @@ VALUE_BYTES_MAX: Final = 1 << 28
 _ROW: Final = "_rowid"
 _ADDRESS: Final = "_rowaddr"
 _ROW_MAX: Final = 2**64 - 1
-_BATCH_ROWS: Final = 8192
 _EXPORTS: Final = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
@@ -155,7 +157,7 @@ def export(shown: Shown, request: Mapping[str, str]) -> Download:
     data = io.BytesIO()
     match kind:
         case "parquet":
-            parquet.write_table(found, data)
+            parquet.write_table(found.cast(parquet_schema(found.schema)), data)
         case "arrow":
             with pa.ipc.new_file(data, found.schema) as writer:
                 writer.write_table(found)
@@ -182,17 +184,7 @@ def _one_row(shown: Shown, request: Mapping[str, str], columns: list[str] | None
 
 def _query(shown: Shown, request: Mapping[str, str], limit: int) -> pa.Table:
     """Return the first rows of a SQL query, with distinct column names."""
-    query = shown.open(request).sql(text_of(request, "query"))
-    # Results are kept, and a slice of a large batch would keep the whole batch.
-    reader = query.batch_size(min(limit, _BATCH_ROWS)).build().to_stream_reader()
-    batches: list[pa.RecordBatch] = []
-    num_rows = 0
-    for batch in reader:
-        batches.append(batch)
-        num_rows += batch.num_rows
-        if num_rows >= limit:
-            break
-    found = pa.Table.from_batches(batches, reader.schema).slice(0, limit)
+    found = run_query(shown.query(request, text_of(request, "query"), limit))
     return found.rename_columns(distinct_names(found.schema.names))
 
 

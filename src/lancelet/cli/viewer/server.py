@@ -18,11 +18,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from lancelet import surroundings
+from lancelet.change.progress import reporting
 from lancelet.cli.exit_codes import ExitCode, exit_code_of
 from lancelet.cli.output import json_value
 from lancelet.cli.viewer import history, internals, rows, tables
 from lancelet.cli.viewer.tables import Download, Shown
-from lancelet.errors import LanceletError
+from lancelet.errors import CancelledError, LanceletError
 from lancelet.http_server import HttpServer, Limits, Request, Response
 
 _FILES: Final = Path(__file__).parent / "page"
@@ -37,7 +38,13 @@ _PAGE: Final = (
     "values.js",
     "widgets.js",
 )
-_STATUS: Final = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNSUPPORTED: 403}
+_STATUS: Final = {
+    ExitCode.NOT_FOUND: 404,
+    ExitCode.USAGE: 400,
+    ExitCode.UNSUPPORTED: 403,
+    ExitCode.EXISTS: 409,
+    ExitCode.CONFLICT: 409,
+}
 _READS: Final = (
     tables.list_tables,
     tables.overview,
@@ -122,8 +129,14 @@ def answer(shown: Shown, request: Request) -> Response:
     if request.method != method:
         message = f"the path accepts {method} only"
         return _error(HTTPStatus.METHOD_NOT_ALLOWED, message, "MethodNotAllowed", {"Allow": method})
+
+    def check(_stage: str, _done: int, _total: int) -> None:
+        if request.abandoned.is_set():
+            raise CancelledError("the client closed the connection")
+
     try:
-        return _response(function(shown, request.query))
+        with reporting(check):
+            return _response(function(shown, request.query))
     except Exception as error:  # noqa: BLE001 - the edge of the process
         failure = error
     kind = type(failure).__name__

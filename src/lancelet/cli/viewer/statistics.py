@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, Final
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 from lancelet.dataset import LanceDataset
 from lancelet.errors import LanceletError
 from lancelet.expr.expression import quote_name
+from lancelet.expr.python_values import scalar_value
 from lancelet.upkeep.column_statistics import stored_statistics
 
 SAMPLE_ROWS: Final = 10_000
@@ -35,6 +37,9 @@ FRAGMENTS_MAX: Final = 256
 _BINS: Final = 20
 _TOP: Final = 8
 _TEXT_MAX: Final = 60
+_FILTER_MAX: Final = 1_000
+"""A filter is part of a URL, so it contains no longer text."""
+_FOUR_DIGIT_YEAR: Final = re.compile(r"[0-9]{4}-")
 _COUNTING: Final = frozenset({"BITMAP", "BTREE"})
 
 
@@ -125,7 +130,7 @@ def _of_values(name: str, values: pa.Array) -> dict[str, Any]:
     if not pa.types.is_boolean(values.type):
         with contextlib.suppress(pa.ArrowNotImplementedError):  # a type without an order in Arrow
             bounds = pc.min_max(present)
-            found |= {"min": _short(_value(bounds["min"])), "max": _short(_value(bounds["max"]))}
+            found |= {name: _short(scalar_value(bounds[name])) for name in ("min", "max")}
     if found["distinct"] > _TOP and _is_measured(values.type):
         histogram = _histogram(name, present)
         return found if histogram is None else found | {"histogram": histogram}
@@ -135,7 +140,11 @@ def _of_values(name: str, values: pa.Array) -> dict[str, Any]:
     order = np.argsort(-counted.field("counts").to_numpy(), kind="stable")[:_TOP]
     top = counted.take(pa.array(order))
     found["top"] = [
-        {"label": _short(_value(value)), "count": count, "filter": _condition(name, _value(value))}
+        {
+            "label": _short(scalar_value(value)),
+            "count": count,
+            "filter": _condition(name, scalar_value(value), values.type),
+        }
         for value, count in zip(top.field("values"), top.field("counts").to_pylist(), strict=True)
     ]
     return found
@@ -174,7 +183,7 @@ def _histogram(name: str, present: pa.Array) -> list[dict[str, Any]] | None:
                 "label": f"{show(low)} to {show(high)}",
                 "count": count,
                 "filter": None
-                if first is None
+                if first is None or last is None
                 else f"{quoted} >= {first} AND {quoted} {until} {last}",
             }
         )
@@ -188,29 +197,31 @@ def _edge_texts(
     if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
         return lambda at: f"{edges[at]:.4g}", lambda at: repr(float(edges[at]))
     stored = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
-    texts = pa.array(np.ceil(edges).astype(np.int64)).cast(stored).cast(data_type).cast(pa.string())
-    if pa.types.is_date(data_type):
-        return lambda at: texts[at].as_py(), lambda at: f"DATE '{texts[at].as_py()}'"
-    if data_type.tz is not None:
-        return lambda at: texts[at].as_py(), lambda _: None
-    return lambda at: texts[at].as_py(), lambda at: f"TIMESTAMP '{texts[at].as_py()}'"
+    moments = pa.array(np.ceil(edges).astype(np.int64)).cast(stored).cast(data_type)
+    texts = [
+        text if _FOUR_DIGIT_YEAR.match(text) else str(scalar_value(moment))
+        for moment, text in zip(moments, moments.cast(pa.string()).to_pylist(), strict=True)
+    ]
+    kind = "DATE" if pa.types.is_date(data_type) else "TIMESTAMP"
+    has_literals = getattr(data_type, "tz", None) is None
+
+    def literal(at: int) -> str | None:
+        is_literal = has_literals and _FOUR_DIGIT_YEAR.match(texts[at])
+        return f"{kind} '{texts[at]}'" if is_literal else None
+
+    return lambda at: texts[at], literal
 
 
-def _value(scalar: pa.Scalar) -> Any:
-    try:
-        return scalar.as_py()
-    except (OverflowError, ValueError):  # a timestamp that Python cannot represent
-        return scalar.cast(pa.string()).as_py()
+def _condition(name: str, value: object, data_type: pa.DataType) -> str | None:
+    """Return the SQL filter of a value, or None for long texts and types without a literal.
 
-
-def _condition(name: str, value: object) -> str | None:
-    """Return the SQL filter of a value, or None for types without a simple literal.
-
-    >>> _condition("name", "it's"), _condition("a`b", 0.1), _condition("x", None)
-    ("name = 'it''s'", '`a``b` = 0.1', None)
+    >>> _condition("name", "it's", pa.string()), _condition("a`b", 0.1, pa.float64())
+    ("name = 'it''s'", '`a``b` = 0.1')
     """
     quoted = quote_name(name)
     match value:
+        case str() if len(value) > _FILTER_MAX or pa.types.is_temporal(data_type):
+            return None
         case bool():
             return quoted if value else f"NOT {quoted}"
         case str():

@@ -20,6 +20,7 @@ from lancelet.cli.ls import tables_in
 from lancelet.cli.table_arguments import open_version
 from lancelet.cli.versions import committed_at
 from lancelet.cli.viewer.cells import is_vector
+from lancelet.cli.viewer.sql_process import Query
 from lancelet.dataset import LanceDataset
 from lancelet.errors import InvalidInputError, LanceletError, NotFoundError, UnsupportedError
 from lancelet.expr.expression import quote_name
@@ -64,12 +65,19 @@ class Shown:
 
     def open(self, request: Mapping[str, str]) -> LanceDataset:
         """Return the requested table (`table`) at the requested version (`at`)."""
+        options = None if self.storage_options is None else dict(self.storage_options)
+        return open_version(self._uri(request), request.get("at") or None, options)
+
+    def query(self, request: Mapping[str, str], text: str, limit: int) -> Query:
+        """Return a SQL query over the requested table."""
+        at = request.get("at") or None
+        return Query(self._uri(request), at, self.storage_options, text, limit)
+
+    def _uri(self, request: Mapping[str, str]) -> str:
         name = request.get("table", "")
         if name not in self._table_names and name not in self.names():
             raise NotFoundError("the folder contains no table with this name", name=name)
-        uri = self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
-        options = None if self.storage_options is None else dict(self.storage_options)
-        return open_version(uri, request.get("at") or None, options)
+        return self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
 
     def keep(self, result: pa.Table) -> str | None:
         """Keep the result of a query, whose rows have no ids, and return its name.
@@ -145,7 +153,7 @@ def describe(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
         "filter_words": [
             *(path for each in table.schema for path in _paths(each, "")),
             *_FILTER_WORDS,
-            *sorted(f"{name}(" for name in FUNCTIONS),
+            *sorted(f"{name}(" for name in FUNCTIONS if name.isidentifier()),
         ],
         "sql_words": ["dataset", *map(sql_name, names), *_SQL_WORDS],
     }

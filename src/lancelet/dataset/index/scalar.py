@@ -9,6 +9,8 @@ from dataclasses import replace as replace_fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+import pyarrow as pa
+
 from lancelet import index as kinds
 from lancelet import upkeep
 from lancelet.bitmap import Bitmap
@@ -18,6 +20,7 @@ from lancelet.dataset.show import display
 from lancelet.dataset.show.listing import Facts, Listing
 from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
@@ -113,7 +116,7 @@ class IndexMethods:
     def create_scalar_index(
         self,
         column: str | Sequence[str],
-        index_type: Any,
+        index_type: Any = None,
         name: str | None = None,
         *,
         replace: bool = True,
@@ -132,8 +135,8 @@ class IndexMethods:
 
         Args:
             column: The path of the column.
-            index_type: The kind: `BTREE`, `BITMAP`, `LABEL_LIST`, `NGRAM`, `INVERTED`, `ZONEMAP`,
-                `BLOOMFILTER`, `MINHASHLSH`, `RTREE`, or an index on a JSON path.
+            index_type: The kind, required: `BTREE`, `BITMAP`, `LABEL_LIST`, `NGRAM`, `INVERTED`,
+                `ZONEMAP`, `BLOOMFILTER`, `MINHASHLSH`, `RTREE`, or an index on a JSON path.
             name: The name; by default the column path with the suffix `_idx`.
             replace: Whether to replace an index of this name.
             train: Whether to index the existing rows now instead of in `optimize_indices`.
@@ -167,6 +170,8 @@ class IndexMethods:
             dataset.create_scalar_index("text", "INVERTED", with_position=True)
             ```
         """
+        if index_type is None:
+            raise _missing_kind(self._handle.snapshot, column)
         granularity = getattr(document_granularity, "value", document_granularity)
         named = {
             "format_version": format_version,
@@ -354,6 +359,27 @@ def index_request(
         config, index_type = index_type, index_type.index_type
         parameters = {**parameters, **config.parameters}
     return upkeep.indexing.build.IndexRequest(column, index_type, name, parameters=dict(parameters))
+
+
+def _missing_kind(snapshot: Snapshot, column: str | Sequence[str]) -> InvalidInputError:
+    """Return the error for a missing index type, with the kinds that fit the column."""
+    name = column if isinstance(column, str) else column[0]
+    field = upkeep.indexing.build.resolve_column(snapshot, name)[-1]
+    suitable = [
+        kind.name
+        for kind in kinds.registry.SCALAR_KINDS
+        if kind.supports_type(kind.indexed_type(field.arrow_type))
+    ]
+    call = f"create_scalar_index({name!r}, {suitable[0]!r})" if suitable else ""
+    if pa.types.is_string(field.arrow_type) or pa.types.is_large_string(field.arrow_type):
+        call += f" for filters or create_scalar_index({name!r}, 'INVERTED') for text search"
+    elif kinds.vector.vectors.vector_type_of(field.arrow_type) is not None:
+        call = f"create_index({name!r}) for vector search"
+    return ArgumentTypeError(
+        f"create_scalar_index requires an index type; call dataset.{call}",
+        column=name,
+        expected=suitable,
+    )
 
 
 def with_scope(

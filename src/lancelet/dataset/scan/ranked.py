@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from lancelet import search as searches
 from lancelet.dataset.arguments import validated_columns
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError
+from lancelet.index.vector.vectors import not_vectors_hint
 from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions
@@ -178,6 +179,10 @@ def hybrid_search(
     )
 
 
+_NAMES_MAX: Final = 100
+"""Column names in an error."""
+
+
 def _vector_column(snapshot: Snapshot) -> str:
     """Return the only vector column."""
     names: list[str] = [
@@ -185,10 +190,27 @@ def _vector_column(snapshot: Snapshot) -> str:
         for field in snapshot.schema.to_arrow()
         if pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type)
     ]
-    if len(names) != 1:
+    if len(names) > 1:
         raise InvalidInputError(
-            "a query vector without a column requires a table with one vector column; pass "
-            "nearest={'column': ..., 'q': ...}",
+            "the table has several vector columns; pass "
+            f"nearest={{'column': {names[0]!r}, 'q': vector}}",
             columns=names,
         )
+    if not names:
+        raise InvalidInputError(
+            f"a hybrid search requires a vector column, and the table has none{_advice(snapshot)}",
+            columns=list(snapshot.schema.names[:_NAMES_MAX]),
+        )
     return names[0]
+
+
+def _advice(snapshot: Snapshot) -> str:
+    """Return how to get a vector column: from a column of lists, or by computing a new one."""
+    for field in snapshot.schema.to_arrow():
+        element = field.type.value_type if pa.types.is_list(field.type) else None
+        if element is not None and (pa.types.is_floating(element) or pa.types.is_integer(element)):
+            return not_vectors_hint(field.type, field.name)
+    return (
+        "; add one with dataset.add_columns(function), where the function returns a batch with "
+        "vectors, or search the text with full_text_query="
+    )

@@ -31,7 +31,12 @@ from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.spool import Spool
 from lancelet.index.vector.train import IvfRequest, train_models
-from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
+from lancelet.index.vector.vectors import (
+    NotVectorsError,
+    matrix_of,
+    not_vectors_hint,
+    vector_type_of,
+)
 from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.values import dataclass
@@ -83,7 +88,7 @@ class Ivf(ScalarKind[IvfSegment]):
         if not self.supports_type(data_type):
             raise NotVectorsError(
                 f"Vector column {column} must be FixedSizeListArray of floats or bytes, or lists "
-                f"of them, got {data_type}",
+                f"of them, got {data_type}{not_vectors_hint(data_type, column)}",
                 column=column,
             )
 

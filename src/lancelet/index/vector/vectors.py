@@ -42,6 +42,28 @@ def vector_type_of(data_type: pa.DataType) -> pa.DataType | None:
     return data_type if pa.types.is_floating(element) or element == pa.uint8() else None
 
 
+def not_vectors_hint(data_type: pa.DataType, column: str) -> str:
+    """Return the call that fits a column without vectors, as the end of an error message.
+
+    >>> not_vectors_hint(pa.string(), "title")
+    "; for text call dataset.create_scalar_index('title', 'INVERTED')"
+    """
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        element = data_type.value_type
+        if pa.types.is_floating(element) or pa.types.is_integer(element):
+            return (
+                "; lists of one length become vectors with dataset.alter_columns({'path': "
+                f"{column!r}, 'data_type': pa.list_(pa.float32(), DIMENSION)}}); lists of several "
+                "lengths must be padded first"
+            )
+        return f"; for lists of values call dataset.create_scalar_index({column!r}, 'LABEL_LIST')"
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return f"; for text call dataset.create_scalar_index({column!r}, 'INVERTED')"
+    if not pa.types.is_nested(data_type) and not isinstance(data_type, pa.BaseExtensionType):
+        return f"; for filters call dataset.create_scalar_index({column!r}, 'BTREE')"
+    return ""
+
+
 def plain_vectors(array: pa.Array) -> pa.Array:
     """Return the storage of extension arrays."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array

@@ -10,7 +10,7 @@ from pyroaring import FrozenBitMap
 
 from lancelet import surroundings
 from lancelet.change.publish import publish
-from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, similar_names
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
@@ -89,7 +89,10 @@ def _leaf(snapshot: Snapshot, column: str) -> Field:
     try:
         return snapshot.schema.fields_on_path(column)[-1]
     except FieldNotFoundError as error:
-        raise UnknownColumnError(f"{column} not found in schema", **error.facts) from error
+        raise UnknownColumnError(
+            f"{column} not found in schema{similar_names(column, snapshot.schema.names)}",
+            **error.facts,
+        ) from error
 
 
 def _path(snapshot: Snapshot, leaf: Field) -> tuple[str, ...]:

@@ -17,9 +17,13 @@ export function element(name, attributes = {}, ...children) {
 
 export const api = (endpoint, given = {}) => `api/${endpoint}?${new URLSearchParams({ table: state.table ?? "", at: state.at, ...given })}`;
 
+// The server stops queries whose requests were aborted.
+let reads = new AbortController();
+export function abortReads() { reads.abort(); reads = new AbortController(); }
+
 // Return the text of a response; an error of the server is thrown with its message.
 export async function fetched(address, method = "GET") {
-  const reply = await fetch(address, { method });
+  const reply = await fetch(address, { method, signal: method === "GET" ? reads.signal : null });
   const text = await reply.text();
   if (!reply.ok) throw new Error(JSON.parse(text).error);
   return text;

@@ -1,6 +1,6 @@
 // Each view is a function that fills <main>.
 
-import { $, api, bytes, element, failed, faint, go, hash, moment, number, request, state } from "./base.js";
+import { $, abortReads, api, bytes, element, failed, faint, go, hash, moment, number, request, state } from "./base.js";
 import { changedRows, grid, plain, planTree, rowContents, rowLabel } from "./values.js";
 import { completing, roving } from "./widgets.js";
 
@@ -11,6 +11,7 @@ const COLUMNS_MAX = 100;
 
 function painter(view) {
   const own = ++generation;
+  abortReads();
   return (...children) => {
     if (own !== generation) return;
     $("main").dataset.view = view;
