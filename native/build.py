@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lancelet"
 BUILD = ROOT / "build" / "native"
 SANITIZED = ROOT / "build" / "sanitized"
-TESTS = "tests/unit/kernels"
+TESTS = ("tests/unit/kernels", "tests/unit/index/kernels")
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sanitize", action="store_true", help="build and test with sanitizers")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("tests", nargs="*", default=[TESTS], help="tests to run with sanitizers")
+    parser.add_argument("tests", nargs="*", default=TESTS, help="tests to run with sanitizers")
     arguments = parser.parse_args()
     if arguments.sanitize:
         compile_module(SANITIZED / "native", arguments.jobs, "-DLANCELET_SANITIZE=ON")

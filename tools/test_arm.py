@@ -33,7 +33,7 @@ from build import PACKAGE, compile_module  # noqa: E402
 
 def main() -> int:
     """Build missing parts and run the given tests, by default those of the kernels."""
-    tests = sys.argv[1:] or ["tests/unit/kernels"]
+    tests = sys.argv[1:] or ["tests/unit/kernels", "tests/unit/index/kernels"]
     options = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
     compile_module(
         BUILD / "native", os.cpu_count() or 1, *options, f"-DCMAKE_CXX_COMPILER={COMPILER}"
@@ -47,11 +47,13 @@ def main() -> int:
     (module,) = (BUILD / "native").glob("_native.*.so")
     # The build names it after the machine that compiles.
     shutil.copy2(module, package / "kernels" / "_native.abi3.so")
-    environment = {**os.environ, "PYTHONPATH": f"{package.parent}{os.pathsep}{BUILD / 'site'}"}
+    # The tests share a module of `tests/kit`.
+    path = os.pathsep.join(map(str, (package.parent, BUILD / "site", ROOT)))
+    environment = {**os.environ, "PYTHONPATH": path}
     environment.pop("VIRTUAL_ENV", None)
     command = ["qemu-aarch64", "-L", str(SYSTEM), str(python), "-m", "pytest", "-q"]
     # Tests further up compare with pylance and Spark, which are not emulated.
-    command += ["-p", "no:cacheprovider", "--confcutdir=tests/unit/kernels"]
+    command += ["-p", "no:cacheprovider", "--confcutdir=tests/unit"]
     # Instruction sets are chosen in new processes, which only the system could emulate.
     command += ["--ignore=tests/unit/kernels/test_select.py", "--hypothesis-profile=ci", *tests]
     return subprocess.run(command, check=False, cwd=ROOT, env=environment).returncode

@@ -6,7 +6,7 @@
 
 namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
-#include "take_planned.def"
+#include "plans.def"
 #undef KERNEL
 
 namespace planned {

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.api_writer import LanceFileWriter
+from lancelet.index.kernels import Metric
 from lancelet.index.vector import layout
 from lancelet.index.vector.graph import GraphSettings, GraphWriter
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.vectors import values_of
-from lancelet.kernels import Metric
 
 
 class HNSW:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
+from lancelet.index.kernels import Metric
 from lancelet.index.parts.kmeans import assign_nearest, find_clusters
 from lancelet.index.vector.vectors import prepare
-from lancelet.kernels import Metric
 
 _METRICS: Final = {
     "l2": Metric.L2,

@@ -2,7 +2,9 @@
 
 For example:
 
-    bind("lancelet.kernels.native")["crc32c"]     the function in `kernels/native/checksum.py`
+    bind("lancelet.kernels.native", KERNELS)["crc32c"]     from `kernels/native/checksum.py`
+
+Kernels of indices have a registry of their own, in `index/kernels/topics.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ KERNELS: Final[Mapping[str, str]] = {
         "dictionary_encode_strings"
     ),
     "fsst": "fsst_decode fsst_decode_chunks fsst_encode fsst_train pick_fsst",
-    "fst": "read_fst write_fst",
     "full_zip": "unzip_fixed unzip_variable zip_fixed zip_variable",
-    "graphs": "build_graph edge_distances search_graph",
     "hashing": (
         "bucket_rows build_filters match_hashes mix_integers probe_filters xxh64_fixed xxh64_many"
     ),
@@ -36,33 +36,24 @@ KERNELS: Final[Mapping[str, str]] = {
         "unpack_levels unravel_list"
     ),
     "lz4": "lz4_compress_chunks lz4_decompress_chunks",
-    "map_file": "map_file read_ahead release_pages",
-    "partitions": "prefilter_rows scan_partitions",
+    "map_file": "map_file release_pages",
     "plans": "plan_columns take_rows",
-    "postings": "decode_postings decode_streams encode_impacts encode_postings encode_streams",
     "protobuf": "find_parts find_parts_in join_pages read_packed read_varints",
+    "read_ahead": "read_ahead",
     "rle": "count_runs rle_decode_chunks rle_encode_chunks",
-    "segments": "find_segments",
     "small_pages": "encode_small_pages",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
-    "substrings": "find_suffixes locate_suffixes order_suffixes rank_bits unwind_text",
-    "text_search": "search_phrase search_postings",
-    "tokens": "assign_token_ids counting_order find_tokens sort_pairs",
     "variable": "concat_variable pick_variable split_variable",
-    "vectors": (
-        "nearest_vectors pq_encode quantize_rows rotate_rows scaled_codes slice_distances "
-        "sum_by_label vector_distances"
-    ),
     "zones": "zone_min_max zone_min_max_strings",
     "zstd": "zstd_decompress_chunks zstd_encode_prefixes",
 }
 """Kernel names by topic module."""
 
 
-def bind(implementation: str) -> dict[str, Callable[..., Any]]:
+def bind(implementation: str, topics: Mapping[str, str]) -> dict[str, Callable[..., Any]]:
     """Return the kernels of an implementation package by name."""
     found: dict[str, Callable[..., Any]] = {}
-    for topic, names in KERNELS.items():
+    for topic, names in topics.items():
         module = import_module(f"{implementation}.{topic}")
         found |= {name: getattr(module, name) for name in names.split()}
     return found

@@ -22,12 +22,12 @@ import pyarrow as pa
 from lancelet.errors import IndexNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.inverted.kind import Inverted
+from lancelet.index.kernels import Metric
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest
-from lancelet.kernels import Metric
 from lancelet.memwal.state import MemWalState
 from lancelet.scan.indexing.segments import TableSegment, table_segment
 from lancelet.table.snapshot import Snapshot

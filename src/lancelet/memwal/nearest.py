@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.take import filter_table, take_from_table
-from lancelet.kernels import Metric
+from lancelet.index.kernels import Metric
 from lancelet.memwal.catch_up import with_catch_up
 from lancelet.memwal.merged import (
     FlushedRows,

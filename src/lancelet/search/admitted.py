@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.expr.compile import is_deterministic
+from lancelet.index.kernels import RowMasks, prefilter_rows
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.kernels import RowMasks, prefilter_rows
 from lancelet.rowids.address import UInt64s
 from lancelet.scan.fragment_reader import FragmentReader
 from lancelet.scan.plan import ScanPlan

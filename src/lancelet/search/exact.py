@@ -21,8 +21,8 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.file.pool import map_ordered
 from lancelet.format.field import Field
+from lancelet.index.kernels import Metric, nearest_vectors, vector_distances
 from lancelet.index.vector.vectors import plain_vectors, values_of
-from lancelet.kernels import Metric, nearest_vectors, vector_distances
 from lancelet.rowids.address import addresses_of
 from lancelet.scan.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
 from lancelet.scan.projection import Projection

@@ -20,11 +20,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
-from lancelet.index.vector.quantizers.base import Quantizer
-from lancelet.index.vector.segment import IvfSegment, LoadedRows
-from lancelet.index.vector.vectors import prepare_query
-from lancelet.io.metered import IoCounts
-from lancelet.kernels import (
+from lancelet.index.kernels import (
     CodeKind,
     CodeQuery,
     Metric,
@@ -32,8 +28,12 @@ from lancelet.kernels import (
     scan_partitions,
     search_graph,
 )
-from lancelet.kernels.graph import Floats
-from lancelet.kernels.partitions import NO_FLOATS
+from lancelet.index.kernels.partitions import NO_FLOATS
+from lancelet.index.kernels.vectors import Floats
+from lancelet.index.vector.quantizers.base import Quantizer
+from lancelet.index.vector.segment import IvfSegment, LoadedRows
+from lancelet.index.vector.vectors import prepare_query
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.scan.indexing.segments import TableSegment
 from lancelet.search.admitted import AdmittedRows, CachedFilterRows, live_masks, masks_of_offsets

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.partition import Partition
 from lancelet.index.inverted.phrases import docs_with_phrase, occurrences
+from lancelet.index.kernels import search_phrase, search_postings
+from lancelet.index.kernels.postings import Ranking
 from lancelet.index.text.analyzer import Token
-from lancelet.kernels import search_phrase, search_postings
-from lancelet.kernels.posting_lists import Ranking
 from lancelet.values import cached_property, dataclass
 
 UInt32s = npt.NDArray[np.uint32]

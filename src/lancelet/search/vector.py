@@ -26,13 +26,13 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError, ObjectNotFoundError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.index.kernels import Metric, slice_distances
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
 from lancelet.io.metered import IoCounts
-from lancelet.kernels import Metric, slice_distances
-from lancelet.kernels.graph import Floats
 from lancelet.rowids.address import UInt64s, fragments_of, offsets_of
 from lancelet.scan.found_columns import QUERY_INDEX
 from lancelet.scan.fragment_reader import FragmentReader

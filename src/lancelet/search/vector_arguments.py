@@ -23,9 +23,9 @@ from lancelet.expr.data_types import print_arrow_type
 from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.layout import METRICS
 from lancelet.index.vector.vectors import NotVectorsError, not_vectors_hint, vector_type_of
-from lancelet.kernels import Metric
 from lancelet.values import dataclass
 
 

@@ -1,4 +1,4 @@
-"""What every kernel test uses: the native code of each instruction set against the definition."""
+"""Fixtures of kernel tests: the native code of each instruction set against the definition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,74 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lancelet.buffers import ByteSlices
-from lancelet.errors import LanceletError
-from lancelet.kernels import native, reference, select
-
-
-def outcome(kernel: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    try:
-        return kernel(*arguments, **options)
-    except LanceletError as error:
-        return type(error)
-
-
-def assert_same(found: Any, expected: Any, where: str) -> None:
-    if isinstance(expected, tuple):
-        assert isinstance(found, tuple), (where, found)
-        assert len(found) == len(expected), where
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other, where)
-    elif isinstance(expected, ByteSlices):
-        assert_same(found.position, expected.position, where)
-        assert_same(found.size, expected.size, where)
-        assert_same(found.source, expected.source, where)
-    elif isinstance(expected, np.ndarray):
-        assert isinstance(found, np.ndarray), (where, found, expected)
-        assert found.dtype == expected.dtype, where
-        np.testing.assert_array_equal(found, expected, err_msg=where)
-    else:
-        assert type(found) is type(expected), (where, found, expected)
-        assert found == expected, where
+from lancelet.kernels import native, reference
+from tests.kit import kernel_suite
 
 
 @pytest.fixture(scope="session")
 def instruction_sets() -> tuple[str, ...]:
-    """Every instruction set there is native code for; at least one, or nothing is tested."""
-    sets = select.instruction_sets()
-    assert sets, "the native kernels are not built: make build"
-    return sets
+    return kernel_suite.instruction_sets()
 
 
 @pytest.fixture(scope="session")
-def agree(instruction_sets: tuple[str, ...]) -> Callable[..., Any]:
+def agree() -> Callable[..., Any]:
     """Run a kernel in every way there is; return its result or the class of its error."""
-
-    def run(name: str, *arguments: Any, **options: Any) -> Any:
-        expected = outcome(getattr(reference, name), arguments, options)
-        before = select.backend()
-        try:
-            for instruction_set in instruction_sets:
-                select.use_instruction_set(instruction_set)
-                found = outcome(getattr(native, name), arguments, options)
-                assert_same(found, expected, f"{name} on {instruction_set}")
-        finally:
-            select.use_instruction_set(before)
-        return expected
-
-    return run
+    return kernel_suite.comparison(native, reference)
 
 
 @pytest.fixture(scope="session")
 def damage() -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
     """Return a copy of some bytes with a few of them changed, or the end cut off."""
-
-    def run(rng: np.random.Generator, data: np.ndarray) -> np.ndarray:
-        data = data.copy()
-        if not len(data):
-            return data
-        for _ in range(int(rng.integers(1, 4))):
-            data[rng.integers(len(data))] = rng.choice([0, 1, 255, rng.integers(256)])
-        return data[: rng.integers(len(data) + 1)] if rng.random() < 0.3 else data
-
-    return run
+    return kernel_suite.damaged

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.kernels import Metric
+from lancelet.index.kernels import Metric
 from lancelet.scan.plan import projection_of
 from lancelet.scan.take import take_addresses
 from lancelet.search import vector

@@ -30,8 +30,8 @@ from lancelet import upkeep
 from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.errors import InvalidInputError, UnsupportedError, similar_names
 from lancelet.format.schema import Schema
+from lancelet.index.kernels import Metric
 from lancelet.io.open import open_store
-from lancelet.kernels import Metric
 from lancelet.log import LOGGER
 from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan

@@ -22,9 +22,9 @@ from lancelet.buffers import ByteSlices
 from lancelet.index.folder import IndexLoads
 from lancelet.index.inverted.bm25 import weights
 from lancelet.index.inverted.tokens import Blocks, TokenList
+from lancelet.index.kernels import PostingLists
+from lancelet.index.kernels.postings import quantize_weights
 from lancelet.io.fork import reset_after_fork
-from lancelet.kernels import PostingLists
-from lancelet.kernels.posting_lists import quantize_weights
 from lancelet.values import dataclass
 
 Float32s = npt.NDArray[np.float32]

@@ -34,10 +34,10 @@ from lancelet.index.inverted.tokens import (
     encode_position_streams,
 )
 from lancelet.index.inverted.write import block_sizes
+from lancelet.index.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.index.text.elements import ElementIndices, no_element_indices
 from lancelet.io.cache import estimate_bytes
 from lancelet.io.metered import IoCounts
-from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 from lancelet.values import cached_property
 

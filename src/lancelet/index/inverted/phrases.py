@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lancelet.buffers import ByteSlices
 from lancelet.index.inverted.postings import positions_of
 from lancelet.index.inverted.tokens import list_block_sizes
-from lancelet.kernels import PostingLists, decode_postings, decode_streams
+from lancelet.index.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
 _POSITION_BITS: Final = np.uint64(32)

@@ -9,7 +9,7 @@ Version 1 stores positions as a list of byte strings for each posting:
 
     u32 count, a sorted block per 128 positions, the remaining positions as plain u32
 
-Later versions store one stream per token, see `kernels/reference/postings.py`.
+Later versions store one stream per token, see `index/kernels/reference/postings.py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
+from lancelet.index.kernels import counting_order, decode_streams, encode_streams
 from lancelet.index.text.analyzer import AnalyzedTexts
-from lancelet.kernels import counting_order, decode_streams, encode_streams
 from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]

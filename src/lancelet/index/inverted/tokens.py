@@ -28,15 +28,15 @@ import pyarrow as pa
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.postings import Postings, position_steps
-from lancelet.kernels import (
-    crc32c,
+from lancelet.index.kernels import (
     decode_postings,
     encode_postings,
     encode_streams,
     read_fst,
     write_fst,
 )
-from lancelet.kernels.fst_nodes import HEADER_BYTES, Node, read_node
+from lancelet.index.kernels.fst import HEADER_BYTES, Node, read_node
+from lancelet.kernels import crc32c
 from lancelet.values import cached_property, dataclass
 
 _TOKENS_CACHED: Final = 4096

@@ -35,11 +35,11 @@ from lancelet.index.inverted.postings import (
     render_positions,
 )
 from lancelet.index.inverted.tokens import render_fst
+from lancelet.index.kernels import encode_impacts, encode_postings, encode_streams
+from lancelet.index.kernels.postings import BLOCKS_PER_GROUP
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.elements import ElementIndices, no_element_indices
 from lancelet.index.text.options import TextOptions
-from lancelet.kernels import encode_impacts, encode_postings, encode_streams
-from lancelet.kernels.posting_lists import BLOCKS_PER_GROUP
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.kernels import pq_encode, sum_by_label
+from lancelet.index.kernels import pq_encode, sum_by_label
 from lancelet.values import dataclass
 
 Matrix: TypeAlias = npt.NDArray[Any]

@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.arrow import to_numpy
-from lancelet.kernels import sort_pairs
+from lancelet.index.kernels import sort_pairs
 from lancelet.rowids.address import UInt64s
 
 Side: TypeAlias = Literal["left", "right"]

@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.errors import UnsupportedError
+from lancelet.index.kernels import assign_token_ids
+from lancelet.index.kernels.tokens import TokenTable
 from lancelet.index.text.characters import all_stop_words, fold, lower, stop_words
 from lancelet.index.text.options import TextOptions
 from lancelet.index.text.tokenizer_base import Tokenizer
 from lancelet.index.text.tokenizers import make_tokenizer
-from lancelet.kernels import assign_token_ids
-from lancelet.kernels.token_table import TokenTable
 from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]

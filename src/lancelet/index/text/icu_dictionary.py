@@ -13,7 +13,7 @@ units minus an offset.
     to, too    linear match "to", value, linear match "o", final value
 
 The trie is decoded one level at a time. The tree stores nodes in this order, so the children of a
-node are adjacent; see `lancelet.kernels.segment_rules`.
+node are adjacent; see `lancelet.index.kernels.segments`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,14 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.errors import StorageError, UnsupportedError
+from lancelet.index.kernels import (
+    CharacterClass,
+    ClusterPart,
+    Language,
+    SegmentRules,
+    complex_class,
+    find_segments,
+)
 from lancelet.index.text.characters import class_ranges, letters_and_digits
 from lancelet.index.text.icu_dictionary import WordTree, join_trees, read_dictionary
 from lancelet.index.text.tokenizer_base import (
@@ -32,14 +40,6 @@ from lancelet.index.text.tokenizer_base import (
     Tokenizer,
     positions_in_groups,
     text_buffers,
-)
-from lancelet.kernels import (
-    CharacterClass,
-    ClusterPart,
-    Language,
-    SegmentRules,
-    complex_class,
-    find_segments,
 )
 
 _NUM_CHARACTERS: Final = 0x110000

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
-from lancelet.kernels import find_tokens
+from lancelet.index.kernels import find_tokens
 
 UInt32s = npt.NDArray[np.uint32]
 RawTokens: TypeAlias = tuple[ByteSlices, UInt32s, Int64s]

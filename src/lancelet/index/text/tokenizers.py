@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
+from lancelet.index.kernels import find_tokens
 from lancelet.index.text.characters import (
     identifier_characters,
     letters_and_digits,
@@ -36,7 +37,6 @@ from lancelet.index.text.tokenizer_base import (
     text_buffers,
     tokenize_by_characters,
 )
-from lancelet.kernels import find_tokens
 
 _OPERATORS: Final = (
     ">>>= !== &&= **= //= <<= <=> === >>= >>> ??= ||= "

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, render_message
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
-from lancelet.kernels import Metric
 from lancelet.values import dataclass
 
 TYPE_URL: Final = "/lance.index.pb.VectorIndexDetails"

@@ -23,10 +23,10 @@ from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import PARALLEL_LONG_TASKS_MIN, map_ordered
 from lancelet.index.folder import StoredFile
+from lancelet.index.kernels import Graph, build_graph, edge_distances
 from lancelet.index.vector import layout
 from lancelet.index.vector.quantizers.base import Codes, GraphView, Quantizer
 from lancelet.io.metered import IoCounts
-from lancelet.kernels import Graph, build_graph, edge_distances
 from lancelet.values import dataclass
 
 _SCHEMA: Final = pa.schema(

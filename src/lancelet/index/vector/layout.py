@@ -22,9 +22,9 @@ from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, parse_number
 from lancelet.index.folder import StoredFile
+from lancelet.index.kernels import Metric
 from lancelet.index.parts.tensor import parse_tensor
 from lancelet.index.vector.quantizers.base import Matrix
-from lancelet.kernels import Metric
 from lancelet.values import dataclass
 
 INDEX_FILE: Final = "index.idx"

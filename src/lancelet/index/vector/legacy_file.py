@@ -20,6 +20,7 @@ from lancelet.format.index_metadata import IndexFile
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.kernels import Metric
 from lancelet.index.parts.tensor import parse_tensor, render_tensor
 from lancelet.index.vector import layout
 from lancelet.index.vector.model import IvfModel
@@ -27,7 +28,6 @@ from lancelet.index.vector.quantizers.base import Codes, Matrix, Quantizer
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
-from lancelet.kernels import Metric
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 

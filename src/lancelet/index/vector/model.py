@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
+from lancelet.index.kernels import Metric, vector_distances
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.parts.kmeans import assign_nearest, find_clusters
 from lancelet.index.vector.quantizers.base import Matrix, work_type
-from lancelet.kernels import Metric, vector_distances
-from lancelet.kernels.graph import Floats
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 

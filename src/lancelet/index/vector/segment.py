@@ -28,6 +28,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError
 from lancelet.index.base import SearchResult
 from lancelet.index.folder import IndexLoads, SegmentFolder, StoredFile
+from lancelet.index.kernels import Graph, Metric, PackedCodes
 from lancelet.index.query import ScalarQuery
 from lancelet.index.vector import layout
 from lancelet.index.vector.details import IvfDetails
@@ -39,7 +40,6 @@ from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, qu
 from lancelet.index.vector.vectors import values_of
 from lancelet.io.cache import estimate_bytes
 from lancelet.io.metered import IoCounts
-from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 from lancelet.values import cached_property, dataclass

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.base import IndexedRows, Parameters, Progress, silent
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.layout import METRIC_NAMES
@@ -34,7 +35,6 @@ from lancelet.index.vector.quantizers.rq import BITS_MAX, DEFAULT_BITS, RotatedC
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import matrix_of, vector_type_of
-from lancelet.kernels import Metric
 from lancelet.values import dataclass
 
 PARTITIONS_MAX: Final = 4096

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.quantizers.base import Matrix, work_type
-from lancelet.kernels import Metric
 from lancelet.rowids.address import UInt64s
 
 

@@ -1,5 +1,5 @@
 """Native kernels, with the names and signatures of `lancelet.kernels.reference`."""
 
-from lancelet.kernels.topics import bind
+from lancelet.kernels.topics import KERNELS, bind
 
-globals().update(bind(__name__))
+globals().update(bind(__name__, KERNELS))

@@ -1,4 +1,4 @@
-"""FSST by `native/src/fsst.cpp` and `fsst_encode.cpp`; `reference/fsst.py` defines it.
+"""FSST by `native/src/fsst.cpp`; `reference/fsst.py` defines it.
 
 The decoded size is not stored. Decoding starts with a small output, stops when it is full, and
 continues with an output sized by the rows decoded so far.

@@ -11,6 +11,7 @@ from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, check_whole_values, slice_arrays
 from lancelet.kernels.faults import checked
+from lancelet.kernels.full_zip import ZipShape, check_item_bytes, check_zipped
 from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.offsets import (
     Offsets,
@@ -20,7 +21,6 @@ from lancelet.kernels.offsets import (
     check_offsets,
     offset_type,
 )
-from lancelet.kernels.zip_shape import ZipShape, check_item_bytes, check_zipped
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
 

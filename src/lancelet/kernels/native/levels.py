@@ -18,8 +18,8 @@ from lancelet.kernels.arguments import (
     slice_arrays,
 )
 from lancelet.kernels.faults import checked
+from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.native.allocate import empty, empty_bytes
-from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 
 LEVELS_MAX: Final = 1 << 32
 """Maximum number of levels in a slice."""

@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lancelet.buffers import Bytes, ByteSlices
+from lancelet.buffers import Bytes
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import slice_arrays
-from lancelet.kernels.faults import checked
 
 
 class _Map:
@@ -61,8 +59,3 @@ def release_pages(source: Bytes) -> None:
         )
 
         forget_by_python(source)
-
-
-def read_ahead(slices: ByteSlices, prefetched: Bytes) -> int:
-    """Prefetch the unchecked pages of the slices; return the number of requests."""
-    return checked(_native.read_ahead(*slice_arrays(slices), prefetched), kernel="read_ahead")

@@ -1,4 +1,4 @@
-"""Column plans and point reads: `native/module/column_plan.hpp` and `take_planned.cpp`."""
+"""Column plans and point reads: `native/module/column_plan.hpp` and `plans.cpp`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lancelet.buffers import ByteSlices, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s
 from lancelet.kernels.faults import Fault
-from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 from lancelet.kernels.native.allocate import empty_bytes
+from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
 
 _HEAD_VALUES: Final = 6
 _OUTPUT_VALUES: Final = 8

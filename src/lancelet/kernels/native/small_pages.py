@@ -11,7 +11,7 @@ from lancelet.buffers import Bytes
 from lancelet.kernels import _native
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty_bytes
-from lancelet.kernels.small import Found, SmallPage, SmallPages
+from lancelet.kernels.small_pages import Found, SmallPage, SmallPages
 
 _ROOM_FOR_VALUE: Final = 6
 _ROOM: Final = 512

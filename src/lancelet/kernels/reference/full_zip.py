@@ -21,6 +21,7 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.kernels.arguments import check_slices, check_whole_values
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.full_zip import ZipShape, check_item_bytes, check_zipped
 from lancelet.kernels.offsets import (
     Offsets,
     check_has_offsets,
@@ -29,7 +30,6 @@ from lancelet.kernels.offsets import (
     offsets_of,
 )
 from lancelet.kernels.reference.copies import gather
-from lancelet.kernels.zip_shape import ZipShape, check_item_bytes, check_zipped
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
 

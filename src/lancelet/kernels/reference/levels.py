@@ -21,8 +21,8 @@ from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import Levels, check_partition, check_same_levels, check_slices
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.reference.bitpack import unpack_blocks
-from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 
 
 def expand_list(

@@ -1,8 +1,4 @@
-"""Memory maps by Python's `mmap`, which holds a file descriptor, and prefetching as a no-op.
-
-Prefetching never affects results, so the reference only validates the slices and returns 0. The
-native kernel returns its number of requests.
-"""
+"""Memory maps by Python's `mmap`, which holds a file descriptor."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ import mmap
 
 import numpy as np
 
-from lancelet.buffers import Bytes, ByteSlices
-from lancelet.kernels.arguments import check_slices
+from lancelet.buffers import Bytes
 
 
 def map_file(handle: int, size: int) -> Bytes:
@@ -31,14 +26,3 @@ def release_pages(source: Bytes) -> None:
     owner = base.obj if isinstance(base, memoryview) else base
     if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         owner.madvise(mmap.MADV_DONTNEED)
-
-
-def read_ahead(slices: ByteSlices, prefetched: Bytes) -> int:
-    """Prefetch the pages of the slices; return the number of requests.
-
-    `prefetched` has a byte per 4096 bytes of the source. The native kernel prefetches pages whose
-    byte is 0 and sets it to 1, four pages at a time, since blocks of 16 KiB are verified.
-    """
-    del prefetched
-    check_slices(slices, kernel="read_ahead")
-    return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lancelet.buffers import ByteSlices, Int64s
-from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
+from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
 
 
 def plan_columns(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.kernels.small import SmallPage, SmallPages
+from lancelet.kernels.small_pages import SmallPage, SmallPages
 
 
 def encode_small_pages(

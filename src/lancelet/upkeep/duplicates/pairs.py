@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.index.kernels import Metric, vector_distances
 from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.kernels import Metric, vector_distances
 from lancelet.rowids.address import UInt64s
 from lancelet.scan.indexing.segments import TableSegment
 from lancelet.search.admitted import admits, live_masks

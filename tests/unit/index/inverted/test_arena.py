@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from lancelet.index.inverted.arena import ListArena
 from lancelet.index.inverted.postings import Postings
 from lancelet.index.inverted.tokens import TokenList
-from lancelet.kernels import search_postings
-from lancelet.kernels.posting_lists import Ranking
+from lancelet.index.kernels import search_postings
+from lancelet.index.kernels.postings import Ranking
 
 DOCS = 40
 

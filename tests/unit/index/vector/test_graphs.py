@@ -6,11 +6,11 @@ import pytest
 
 import lancelet
 from lancelet.errors import UnsupportedError
+from lancelet.index.kernels import Comparison
 from lancelet.index.vector.quantizers import registry
 from lancelet.index.vector.quantizers.base import GraphView
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.kernels import Comparison
 from lancelet.scan.indexing.column_indices import vector_indices
 
 ROWS, NEAREST = 3000, 10

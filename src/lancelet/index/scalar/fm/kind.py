@@ -25,6 +25,7 @@ from lancelet.index.base import (
     is_byte_strings,
 )
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.kernels import find_suffixes, locate_suffixes
 from lancelet.index.query import Contains, ScalarQuery
 from lancelet.index.scalar.fm.layout import (
     Partition,
@@ -34,7 +35,6 @@ from lancelet.index.scalar.fm.layout import (
     read_partition,
     write_partition,
 )
-from lancelet.kernels import find_suffixes, locate_suffixes
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.rowids.selection import RowSet
 

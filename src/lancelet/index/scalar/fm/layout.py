@@ -27,7 +27,7 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder, StoredFile
-from lancelet.kernels import WaveletTree, order_suffixes, rank_bits, unwind_text
+from lancelet.index.kernels import WaveletTree, order_suffixes, rank_bits, unwind_text
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 

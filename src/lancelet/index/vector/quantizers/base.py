@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import CodeQuery, Comparison, Metric, PackedCodes
-from lancelet.kernels.graph import Floats
+from lancelet.index.kernels import CodeQuery, Comparison, Metric, PackedCodes
+from lancelet.index.kernels.vectors import Floats
 from lancelet.values import dataclass
 
 Matrix: TypeAlias = npt.NDArray[Any]

@@ -10,6 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.index.kernels import (
+    CodeKind,
+    CodeQuery,
+    Comparison,
+    Metric,
+    PackedCodes,
+    quantize_rows,
+)
+from lancelet.index.kernels.partitions import NO_FLOATS
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.vector.quantizers.base import (
     Codes,
     GraphQuery,
@@ -20,9 +30,6 @@ from lancelet.index.vector.quantizers.base import (
     read_number,
     work_type,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, quantize_rows
-from lancelet.kernels.graph import Floats
-from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.values import dataclass
 
 

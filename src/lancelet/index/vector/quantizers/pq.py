@@ -24,6 +24,16 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, render_message
+from lancelet.index.kernels import (
+    BLOCK_ROWS,
+    CodeKind,
+    CodeQuery,
+    Comparison,
+    Metric,
+    PackedCodes,
+    pq_encode,
+)
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.parts.kmeans import find_clusters
 from lancelet.index.parts.tensor import parse_tensor, render_tensor
 from lancelet.index.vector.quantizers.base import (
@@ -37,16 +47,6 @@ from lancelet.index.vector.quantizers.base import (
     residuals,
     work_type,
 )
-from lancelet.kernels import (
-    BLOCK_ROWS,
-    CodeKind,
-    CodeQuery,
-    Comparison,
-    Metric,
-    PackedCodes,
-    pq_encode,
-)
-from lancelet.kernels.graph import Floats
 from lancelet.values import cached_property, dataclass
 
 _SMALL: Final = 4

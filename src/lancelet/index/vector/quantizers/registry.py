@@ -8,12 +8,12 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.quantizers.base import Quantizer, StorageMetadata
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.quantizers.rq import RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
-from lancelet.kernels import Metric
 
 _PARSERS: Final[dict[str, Callable[[StorageMetadata, Metric, Sequence[pa.Field]], Quantizer]]] = {
     "FLAT": Flat.parse,

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.format.wire import render_message
+from lancelet.index.kernels import rotate_rows
 from lancelet.index.parts.tensor import render_tensor
-from lancelet.kernels import rotate_rows
 from lancelet.values import dataclass
 
 _Matrix = npt.NDArray[Any]

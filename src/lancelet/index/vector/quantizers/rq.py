@@ -32,6 +32,8 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message
+from lancelet.index.kernels import CodeKind, CodeQuery, Metric, PackedCodes, scaled_codes
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.parts.tensor import parse_tensor
 from lancelet.index.vector.quantizers.base import (
     Codes,
@@ -43,8 +45,6 @@ from lancelet.index.vector.quantizers.base import (
     read_number,
 )
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
-from lancelet.kernels import CodeKind, CodeQuery, Metric, PackedCodes, scaled_codes
-from lancelet.kernels.graph import Floats
 from lancelet.values import cached_property, dataclass
 
 BITS_MAX: Final = 9

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
+from lancelet.index.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
+from lancelet.index.kernels.vectors import Floats
 from lancelet.index.vector.quantizers.base import (
     Codes,
     GraphQuery,
@@ -25,8 +27,6 @@ from lancelet.index.vector.quantizers.base import (
     list_field,
     read_number,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
-from lancelet.kernels.graph import Floats
 from lancelet.values import dataclass
 
 _STEPS: Final = 255

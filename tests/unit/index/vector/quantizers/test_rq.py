@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet.index.kernels import Metric
 from lancelet.index.vector.quantizers import rq
 from lancelet.index.vector.quantizers.rotation import FastRotation
 from lancelet.index.vector.quantizers.rq import RotatedCodes, nearest_directions
-from lancelet.kernels import Metric
 
 
 @given(st.integers(0, 100), st.integers(1, 9), st.integers(0, 1 << 30))
