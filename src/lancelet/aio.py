@@ -5,18 +5,21 @@
     async for batch in table.to_batches():
         ...
 
-An `AsyncDataset` has the methods of `LanceDataset` that read or write, with the same names,
-arguments and results; so have its scanners, queries, merges, tags, branches and optimizer. `run`
-calls any other function. A cancelled call stops at the next batch or step. A cancelled change stops
-before its commit, unless it has already committed.
+An `AsyncDataset` has the methods of `LanceDataset`, with the same names, arguments and results; so
+have its scanners, queries, merges, tags, branches, statistics, plots and optimizer. Properties that
+need no I/O are properties here too. `run` calls any other function.
+
+A cancelled call stops at the next batch or step. A cancelled change stops before its commit, unless
+it has already committed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from functools import update_wrapper, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
@@ -29,9 +32,13 @@ from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.history.refs import Branches, Tags
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
+from lancelet.dataset.maintenance.statistics import LanceStats
 from lancelet.dataset.mutation import MergeInsertBuilder
 from lancelet.dataset.scan.scanner import LanceScanner
+from lancelet.dataset.show.plots import Plots
 from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
+from lancelet.dataset.sql.tables import SqlTable, tables_of_caller
+from lancelet.dataset.sql.tables import sql as sql_over
 from lancelet.dataset.write.write import dataset as open_dataset
 from lancelet.dataset.write.write import write_dataset as write_rows
 from lancelet.errors import CancelledError, InvalidInputError
@@ -41,13 +48,16 @@ __all__ = [
     "AsyncDataset",
     "AsyncMergeInsertBuilder",
     "AsyncOptimizer",
+    "AsyncPlots",
     "AsyncScanner",
     "AsyncSqlQuery",
     "AsyncSqlQueryBuilder",
+    "AsyncStats",
     "AsyncTags",
     "batches",
     "dataset",
     "run",
+    "sql",
     "write_dataset",
 ]
 
@@ -184,9 +194,21 @@ def _awaited(
 
     @wraps(method)
     async def call(self: _Async[S], /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await _call(self.executor, lambda _: method(self._wrapped, *arguments, **options))
+        given: Any = map(_unwrapped, arguments)  # other datasets, such as those of a join
+        named: Any = {name: _unwrapped(value) for name, value in options.items()}
+        return await _call(self.executor, lambda _: method(self._wrapped, *given, **named))
 
     return call
+
+
+def _unwrapped(value: Any) -> Any:
+    return value._wrapped if isinstance(value, _Async) else value  # noqa: SLF001 - of this module
+
+
+def _attribute(cls: type, name: str, documentation: str | None = None) -> Any:
+    """Return a property that reads an attribute, without I/O."""
+    documentation = documentation or getattr(cls, name).__doc__
+    return property(lambda self: getattr(self._wrapped, name), doc=documentation)
 
 
 def _change(
@@ -308,25 +330,42 @@ class AsyncScanner(_Async[LanceScanner]):
     take = _awaited(LanceScanner.take)
     explain_plan = _awaited(LanceScanner.explain_plan)
     analyze_plan = _awaited(LanceScanner.analyze_plan)
-
-    @property
-    def projected_schema(self) -> pa.Schema:
-        """The schema of the result."""
-        return self._wrapped.projected_schema
+    scan_batches = _awaited(LanceScanner.scan_batches)
+    stream = _batches(LanceScanner.stream)
+    to_arrow = _table(lambda scanner: scanner, LanceScanner.to_arrow)
+    to_reader = _awaited(LanceScanner.to_reader)
+    dataset_schema = _attribute(LanceScanner, "dataset_schema")
+    projected_schema = _attribute(LanceScanner, "projected_schema")
 
 
 class AsyncSqlQuery(_Async[SqlQuery]):
     """An SQL query with asynchronous methods; see `SqlQuery`."""
 
+    def __repr__(self) -> str:
+        """Show the text; a query itself shows its rows."""
+        return f"{type(self).__name__}({self._wrapped.text!r})"
+
     to_table = _awaited(SqlQuery.to_table)
     to_pandas = _awaited(SqlQuery.to_pandas)  # type: ignore[arg-type]  # named arguments may not be called `self`
     to_polars = _awaited(SqlQuery.to_polars)
+    to_arrow = _awaited(SqlQuery.to_arrow)
     to_batch_records = _awaited(SqlQuery.to_batch_records)
     to_batches = _batches(SqlQuery.to_stream_reader)
+    to_stream_reader = _awaited(SqlQuery.to_stream_reader)
+    stream = _batches(SqlQuery.stream)
+    batch_size = _attribute(SqlQuery, "batch_size", "The maximum number of rows per batch.")
+    batch_size_bytes = _attribute(
+        SqlQuery, "batch_size_bytes", "The approximate maximum size of a batch, or None."
+    )
+    text = _attribute(SqlQuery, "text", "The statement.")
 
 
 class AsyncSqlQueryBuilder(_Async[SqlQueryBuilder]):
     """The builder of an SQL query; see `SqlQueryBuilder`."""
+
+    def __repr__(self) -> str:
+        """Show the text; a builder itself shows the rows."""
+        return f"{type(self).__name__}({self._wrapped.text!r})"
 
     table_name = _chained(SqlQueryBuilder.table_name)
     with_row_id = _chained(SqlQueryBuilder.with_row_id)
@@ -413,6 +452,24 @@ class AsyncOptimizer(_Async[DatasetOptimizer]):
     disable_auto_cleanup = _change(DatasetOptimizer.disable_auto_cleanup)  # type: ignore[arg-type]  # named arguments may not be called `self`
 
 
+class AsyncStats(_Async[LanceStats]):
+    """The statistics of a dataset with asynchronous methods; see `LanceStats`."""
+
+    column_stats = _awaited(LanceStats.column_stats)
+    data_stats = _awaited(LanceStats.data_stats)
+    dataset_stats = _awaited(LanceStats.dataset_stats)
+    index_stats = _awaited(LanceStats.index_stats)
+
+
+class AsyncPlots(_Async[Plots]):
+    """The plots of a dataset with asynchronous methods; see `Plots`."""
+
+    fragments = _awaited(Plots.fragments)
+    history = _awaited(Plots.history)
+    recall = _awaited(Plots.recall)
+    sizes = _awaited(Plots.sizes)
+
+
 class AsyncDataset(_Async[LanceDataset]):
     """A dataset with asynchronous methods.
 
@@ -451,19 +508,14 @@ class AsyncDataset(_Async[LanceDataset]):
         return self._wrapped
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of the dataset."""
-        return self.dataset.schema
+    def stats(self) -> AsyncStats:
+        """The statistics of the dataset."""
+        return AsyncStats(self.dataset.stats, self.executor, self.lock)
 
     @property
-    def version(self) -> int:
-        """The version number of the dataset."""
-        return self.dataset.version
-
-    @property
-    def uri(self) -> str:
-        """The URI of the dataset."""
-        return self.dataset.uri
+    def plot(self) -> AsyncPlots:
+        """The plots of the dataset."""
+        return AsyncPlots(self.dataset.plot, self.executor, self.lock)
 
     @property
     def tags(self) -> AsyncTags:
@@ -508,6 +560,15 @@ class AsyncDataset(_Async[LanceDataset]):
     config = _awaited(LanceDataset.config)
     count_rows = _awaited(LanceDataset.count_rows)  # type: ignore[arg-type]  # named arguments may not be called `self`
     delta = _awaited(LanceDataset.delta)
+    filter = _awaited(LanceDataset.filter)
+    get_fragment = _awaited(LanceDataset.get_fragment)
+    join = _awaited(LanceDataset.join)
+    join_asof = _awaited(LanceDataset.join_asof)
+    mem_wal_writer = _awaited(LanceDataset.mem_wal_writer)
+    slice = _awaited(LanceDataset.slice)
+    sort_by = _awaited(LanceDataset.sort_by)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    stream = _batches(LanceDataset.stream)
+    to_arrow = _table(LanceDataset.scanner, LanceDataset.to_arrow)
     describe_indices = _awaited(LanceDataset.describe_indices)
     diff = _awaited(LanceDataset.diff)
     explain_cleanup_old_versions = _awaited(LanceDataset.explain_cleanup_old_versions)
@@ -591,6 +652,20 @@ class AsyncDataset(_Async[LanceDataset]):
     deep_clone = _reopened(LanceDataset.deep_clone)
     create_branch = _reopened(LanceDataset.create_branch)
 
+    data_storage_version = _attribute(LanceDataset, "data_storage_version")
+    default_scan_options = _attribute(LanceDataset, "default_scan_options")
+    fragment_ids = _attribute(LanceDataset, "fragment_ids")
+    has_index = _attribute(LanceDataset, "has_index")
+    has_stable_row_ids = _attribute(LanceDataset, "has_stable_row_ids")
+    initial_storage_options = _attribute(LanceDataset, "initial_storage_options")
+    lance_schema = _attribute(LanceDataset, "lance_schema")
+    max_field_id = _attribute(LanceDataset, "max_field_id")
+    metadata = _attribute(LanceDataset, "metadata")
+    schema = _attribute(LanceDataset, "schema")
+    schema_metadata = _attribute(LanceDataset, "schema_metadata")
+    uri = _attribute(LanceDataset, "uri")
+    version = _attribute(LanceDataset, "version")
+
 
 def _opening(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, AsyncDataset]]:
     """Return a coroutine function for a function that opens or creates a dataset."""
@@ -609,3 +684,39 @@ def _opening(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Asyn
 
 dataset = _opening(open_dataset)
 write_dataset = _opening(write_rows)
+
+
+def sql(
+    query: str, tables: Mapping[str, SqlTable | AsyncDataset] | None = None
+) -> Coroutine[Any, Any, AsyncSqlQuery]:
+    """Query several tables with SQL; see `lancelet.sql`.
+
+    Args:
+        query: One statement in DuckDB's SQL.
+        tables: The tables by name, among them `AsyncDataset`s. By default, table names refer to
+            variables of the caller or of its module.
+
+    Returns:
+        A coroutine of the query, which runs when its rows are read.
+
+    Example:
+        ```python
+        import asyncio
+
+        async def names():
+            books = lance.aio.AsyncDataset(dataset)
+            query = await lance.aio.sql("SELECT name FROM books ORDER BY id LIMIT 2")
+            return await query.to_table()
+
+        asyncio.run(names())
+        ```
+    """
+    if tables is None:
+        # The variables must be read before the coroutine runs, which has another caller.
+        tables = tables_of_caller(query, sys._getframe(1), _unwrapped)  # noqa: SLF001 - as DuckDB
+    given = {name: _unwrapped(table) for name, table in tables.items()}
+    return _sql_query(query, given)
+
+
+async def _sql_query(query: str, tables: Mapping[str, SqlTable]) -> AsyncSqlQuery:
+    return AsyncSqlQuery(await run(sql_over, query, tables), None, asyncio.Lock())

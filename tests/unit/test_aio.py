@@ -13,8 +13,10 @@ import lancelet
 from lancelet import aio
 from lancelet.dataset.history.refs import Branches, Tags
 from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
+from lancelet.dataset.maintenance.statistics import LanceStats
 from lancelet.dataset.mutation import MergeInsertBuilder
-from lancelet.dataset.sql.query import SqlQueryBuilder
+from lancelet.dataset.show.plots import Plots
+from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 
 TIMEOUT = 60
@@ -199,38 +201,102 @@ def test_progress_is_called_and_a_cancelled_call_stops_as_well(table):
     assert events[-1].event == "complete"
 
 
-WITHOUT_IO = {
-    # Members that read and write nothing, or return objects that do.
-    *("at", "children", "data_storage_version", "default_scan_options", "filter", "fragment_ids"),
-    *("get_fragment", "handle", "has_index", "has_stable_row_ids", "index_cache_hit_rate"),
-    *("initial_storage_options", "io_stats_incremental", "io_stats_snapshot", "join", "join_asof"),
-    *("lance_schema", "max_field_id", "mem_wal_writer", "metadata", "meter", "new_file_session"),
-    *("open_options", "partition_expression", "plot", "schema_metadata", "session", "set_snapshot"),
-    *("slice", "snapshot", "sort_by", "stats", "storage_options_accessor", "stream", "to_arrow"),
-    # Class methods, which `aio.run` calls.
-    *("commit", "commit_batch", "drop", "from_pydantic_model"),
+OF_SESSIONS = "belongs to the synchronous dataset, which is the attribute `dataset`"
+LEFT_OUT = {
+    "at": OF_SESSIONS,
+    "handle": OF_SESSIONS,
+    "index_cache_hit_rate": OF_SESSIONS,
+    "io_stats_incremental": OF_SESSIONS,
+    "io_stats_snapshot": OF_SESSIONS,
+    "meter": OF_SESSIONS,
+    "new_file_session": OF_SESSIONS,
+    "open_options": OF_SESSIONS,
+    "session": OF_SESSIONS,
+    "set_snapshot": OF_SESSIONS,
+    "snapshot": OF_SESSIONS,
+    "storage_options_accessor": OF_SESSIONS,
+    "children": "raises",
+    "partition_expression": "raises",
+    "commit": "a class method, which `aio.run` calls",
+    "commit_batch": "a class method, which `aio.run` calls",
+    "drop": "a class method, which `aio.run` calls",
+    "from_pydantic_model": "a class method, which `aio.run` calls",
 }
-BUILDERS = (
-    (aio.AsyncTags, Tags, set()),
-    (aio.AsyncBranches, Branches, set()),
-    (aio.AsyncOptimizer, DatasetOptimizer, set()),
-    (aio.AsyncMergeInsertBuilder, MergeInsertBuilder, set()),
-    (aio.AsyncSqlQueryBuilder, SqlQueryBuilder, {"dataset", "text"}),
-    (aio.AsyncDataset, lancelet.LanceDataset, WITHOUT_IO),
+NO_SCANNERS = dict.fromkeys(("from_batches", "from_dataset", "from_fragment"), "raises")
+CLASSES = (
+    (aio.AsyncTags, Tags, {}),
+    (aio.AsyncBranches, Branches, {}),
+    (aio.AsyncOptimizer, DatasetOptimizer, {}),
+    (aio.AsyncMergeInsertBuilder, MergeInsertBuilder, {}),
+    (aio.AsyncStats, LanceStats, {}),
+    (aio.AsyncPlots, Plots, {}),
+    (aio.AsyncScanner, lancelet.LanceScanner, NO_SCANNERS),
+    (aio.AsyncSqlQuery, SqlQuery, {"engine": "the function that a query calls"}),
+    (
+        aio.AsyncSqlQueryBuilder,
+        SqlQueryBuilder,
+        dict.fromkeys(("dataset", "text"), "fields of the builder"),
+    ),
+    (aio.AsyncDataset, lancelet.LanceDataset, LEFT_OUT),
 )
 
 
 @pytest.mark.parametrize(
-    ("own", "synchronous", "without_io"), BUILDERS, ids=[each[0].__name__ for each in BUILDERS]
+    ("own", "synchronous", "left_out"), CLASSES, ids=[each[0].__name__ for each in CLASSES]
 )
-def test_every_operation_has_an_asynchronous_form(own, synchronous, without_io):
+def test_every_operation_has_an_asynchronous_form(own, synchronous, left_out):
     operations = {name for name in dir(synchronous) if not name.startswith("_")}
-    assert operations - without_io - set(dir(own)) == set()
-    assert without_io <= operations
-    for name in operations - without_io:
+    assert operations - set(left_out) == operations & set(dir(own))
+    assert set(left_out) <= operations
+    for name in operations - set(left_out):
         method = getattr(own, name)
         if callable(method) and hasattr(method, "__wrapped__"):
             assert method.__doc__
+
+
+def test_datasets_are_joined_sorted_and_described(table):
+    async def work():
+        other = aio.AsyncDataset(lancelet.write_dataset({"id": [1, 2], "x": [5, 6]}, "memory://"))
+        joined = await other.join(table, "id")
+        ordered = await table.sort_by([("id", "descending")])
+        matching = await table.filter("id < 4")
+        counts = await table.stats.dataset_stats()
+        fragment = await table.get_fragment(0)
+        streamed = sum([batch.num_rows async for batch in table.stream()])
+        return joined, ordered, matching, counts, fragment, streamed, await table.to_arrow()
+
+    joined, ordered, matching, counts, fragment, streamed, rows = asyncio.run(work())
+    assert joined.count_rows() == 2
+    assert ordered.head(1)["id"].to_pylist() == [99]
+    assert matching.count_rows() == 4
+    assert counts["num_fragments"] == 10
+    assert fragment.fragment_id == 0
+    assert streamed == rows.num_rows == table.dataset.count_rows() == 100
+    assert table.has_index is False
+    assert table.schema == rows.schema
+
+
+def test_scanners_and_queries_are_read_as_streams(table):
+    async def work():
+        scanner = table.scanner(filter="id < 3")
+        reader = await scanner.to_reader()
+        streamed = [batch.num_rows async for batch in scanner.stream()]
+        fragments = [each.num_rows for each in await scanner.scan_batches()]
+        query = await aio.sql("SELECT count(*) AS n FROM t WHERE id < 3", {"t": table})
+        books = table
+        named = await aio.sql("SELECT max(id) AS most FROM books")
+        assert "SELECT max" in repr(named)
+        del books
+        return (
+            (await scanner.to_arrow()).num_rows,
+            reader.read_all().num_rows,
+            sum(streamed),
+            sum(fragments),
+            (await query.to_arrow())["n"].to_pylist(),
+            [batch["most"].to_pylist() async for batch in named.stream()],
+        )
+
+    assert asyncio.run(work()) == (3, 3, 3, 3, [3], [[99]])
 
 
 def test_tags_branches_queries_scanners_and_merges_are_asynchronous(table):

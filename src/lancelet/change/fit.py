@@ -11,6 +11,7 @@ For example:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Final, TypeAlias
@@ -25,6 +26,8 @@ from lancelet.scan.row_columns import ROW_FIELDS
 
 _SCHEMA_CACHE_SIZE: Final = 64
 _HINT_COLUMNS_MAX: Final = 3
+_FRAME_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""The column of an index without a name, or with the name of a column."""
 _TYPE_FUNCTIONS: Final = {
     "double": "float64",
     "float": "float32",
@@ -68,6 +71,12 @@ def _append_hint(table: Schema, rows: pa.Schema) -> str:
     new = [field for field in rows if field.name not in table.names]
     if not new:
         return ""
+    indices = [field.name for field in new if _FRAME_INDEX.fullmatch(field.name)]
+    if len(indices) == len(new):
+        return (
+            f"; {', '.join(indices)} is the index of a pandas frame, which the table does not "
+            "have; append frame.reset_index(drop=True)"
+        )
     calls = [_type_call(field.type) for field in new]
     schema = ", ".join(f"({field.name!r}, {call})" for field, call in zip(new, calls, strict=True))
     is_short = len(new) <= _HINT_COLUMNS_MAX and all(calls)

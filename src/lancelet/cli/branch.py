@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.table_arguments import (
+    add_action,
+    add_table,
+    add_version,
+    open_table,
+    order_action,
+)
 from lancelet.cli.tag import named
 
 
@@ -15,14 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument(
-        "action", nargs="?", choices=("list", "create", "delete", "forward"), default="list"
-    )
+    add_action(parser, ("list", "create", "delete", "forward"))
     parser.add_argument("name", nargs="?", help="the branch; required except to list branches")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Run the action. `create` branches at `--at`; `forward` fast-forwards the parent."""
+    order_action(arguments)
     table = open_table(arguments)
     name = named(arguments)
     match arguments.action:

@@ -27,6 +27,7 @@ from lancelet.cli.table_arguments import (
     add_scan_options,
     add_storage_options,
     add_version,
+    columns_of,
     open_table,
     storage_options_of,
 )
@@ -166,8 +167,8 @@ def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) ->
     if arguments.filter is not None or arguments.at is not None:
         raise InvalidInputError("--filter and --at require a table as the source")
     source, total = _open_source(arguments.uri, source_format)
-    if arguments.columns:
-        names = arguments.columns.split(",")
+    names = columns_of(arguments)
+    if names is not None:
         missing = sorted(set(names) - set(source.schema.names))
         if missing:
             raise InvalidInputError(
@@ -238,7 +239,7 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
             "the target already exists; replace it with --mode overwrite", target=str(target)
         )
     table = open_table(arguments)
-    names = arguments.columns.split(",") if arguments.columns else None
+    names = columns_of(arguments)
     scanner = table.scanner(columns=names, filter=arguments.filter)
     progress = out.progress("convert", table.count_rows() if arguments.filter is None else 0)
     schema, batches = scanner.projected_schema, _counted(scanner.to_batches(), progress)

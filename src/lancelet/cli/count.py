@@ -19,11 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
+    parser.add_argument("condition", nargs="?", metavar="FILTER", help="the same as --filter")
     add_scan_options(parser, "--filter")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print the number of rows."""
+    if arguments.condition is not None:
+        if arguments.filter is not None:
+            arguments.usage_error("FILTER and --filter are the same option; pass one of them")
+        arguments.filter = arguments.condition
     rows = (
         _rows_of_version(arguments)
         if arguments.filter is None

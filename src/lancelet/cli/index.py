@@ -12,24 +12,22 @@ from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.table_arguments import (
+    add_action,
+    add_table,
+    add_version,
+    open_table,
+    order_action,
+)
 from lancelet.cli.tag import named
 from lancelet.errors import InvalidInputError
-
-_ACTIONS = ("list", "build", "optimize", "drop")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument(
-        "action",
-        nargs="?",
-        default="list",
-        metavar="{" + ",".join(_ACTIONS) + "}",
-        help="what to do; it may also precede the table",
-    )
+    add_action(parser, ("list", "build", "optimize", "drop"))
     parser.add_argument(
         "name",
         nargs="?",
@@ -52,10 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Run the action."""
-    if arguments.uri in _ACTIONS and arguments.action not in _ACTIONS:
-        arguments.uri, arguments.action = arguments.action, arguments.uri
-    if arguments.action not in _ACTIONS:
-        arguments.usage_error(f"unknown action {arguments.action!r}; use {', '.join(_ACTIONS)}")
+    order_action(arguments)
     table = open_table(arguments)
     match arguments.action:
         case "build":

@@ -59,8 +59,10 @@ class Output:
         """Whether sizes may be rounded and text truncated."""
         return self.form is Form.TABLE
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print rows with column headers."""
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, full: bool = False
+    ) -> None:
+        """Print rows with column headers; `full` does not abbreviate values for people."""
         match self.form:
             case Form.JSON:
                 self._json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -72,19 +74,24 @@ class Output:
                 names = dict.fromkeys(columns)
                 self._arrow(arrow_table(names, [list(row) for row in rows]))
             case Form.TABLE:
-                self._aligned(columns, list(rows))
+                self._aligned(columns, list(rows), full=full)
 
-    def rows(self, table: pa.Table) -> None:
-        """Print the rows of a table; the Arrow format preserves the column types."""
+    def rows(self, table: pa.Table, *, full: bool = False) -> None:
+        """Print the rows of a table; the Arrow format preserves the column types.
+
+        Binary values and vectors are abbreviated, unless `full` or in the Arrow format.
+        """
         if self.form is Form.ARROW:
             self._arrow(table)
         else:
             from lancelet.expr.python_values import values_of  # noqa: PLC0415 - slow to import
 
             rows = list(zip(*map(values_of, table.columns), strict=True))
+            if not full and self.form is not Form.TABLE:
+                rows = [tuple(map(abbreviated, row)) for row in rows]
             if self.form is not Form.JSON:
                 rows = [tuple(_whole_moment(value) for value in row) for row in rows]
-            self.table(table.schema.names, rows)
+            self.table(table.schema.names, rows, full=full)
 
     def facts(self, values: Mapping[str, Any]) -> None:
         """Print named values."""
@@ -148,7 +155,9 @@ class Output:
         """Return a counter of completed steps, with a progress bar on terminals."""
         return ProgressLine(self.bar(), phase, total)
 
-    def _aligned(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def _aligned(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, full: bool
+    ) -> None:
         """Print a table with right-aligned numbers."""
         if not rows:
             self._line("no rows")
@@ -156,7 +165,8 @@ class Output:
         is_terminal = self.stream.isatty()
         values = list(zip(*rows, strict=True))
         right = [all(_is_number(value) for value in column) for column in values]
-        cells = [[_one_line(_short_text(value)) for value in row] for row in rows]
+        shown = cell_text if full else _short_text
+        cells = [[_one_line(shown(value)) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         if is_terminal:
             import shutil  # noqa: PLC0415 - imported for tables only, to start faster
@@ -222,11 +232,31 @@ def _short_text(value: Any) -> str:
     >>> _short_text(b"abc"), _short_text([0.5] * 384)
     ('<binary, 3 bytes>', '[0.5, 0.5, 0.5, ... 384 values]')
     """
-    if isinstance(value, bytes):
-        return f"<binary, {len(value)} bytes>"
-    if isinstance(value, list) and len(value) > _ITEMS_MAX and all(map(_is_number, value)):
+    if isinstance(value, list) and _is_long_vector(value):
         return f"{_text(value[:_ITEMS_SHOWN])[:-1]}, ... {len(value)} values]"
-    return cell_text(value)
+    return cell_text(abbreviated(value))
+
+
+def abbreviated(value: Any) -> Any:
+    """Return a value with the size of binary values and the first items of vectors.
+
+    >>> abbreviated({"image": b"abc", "vector": [0.5] * 384})
+    {'image': '<binary, 3 bytes>', 'vector': [0.5, 0.5, 0.5, '... 384 values']}
+    """
+    match value:
+        case bytes():
+            return f"<binary, {len(value)} bytes>"
+        case list() if _is_long_vector(value):
+            return [*value[:_ITEMS_SHOWN], f"... {len(value)} values"]
+        case list() | tuple():
+            return [abbreviated(each) for each in value]
+        case dict():
+            return {name: abbreviated(each) for name, each in value.items()}
+    return value
+
+
+def _is_long_vector(value: list[Any]) -> bool:
+    return len(value) > _ITEMS_MAX and all(map(_is_number, value))
 
 
 def fitted(widths: Sequence[int], total: int) -> list[int]:

@@ -13,10 +13,16 @@ from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_scan_options, add_table, add_version, open_table
+from lancelet.cli.table_arguments import (
+    add_full,
+    add_limit,
+    add_scan_options,
+    add_table,
+    add_version,
+    columns_of,
+    open_table,
+)
 from lancelet.dataset import LanceDataset
-
-_ROWS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     near.add_argument("--vector", help="numbers as JSON, or @FILE with them")
     near.add_argument("--row", type=int, help="search near the vector of this row index")
     parser.add_argument("--column", help="the vector column; required if there are several")
-    parser.add_argument("-k", type=int, default=_ROWS, help=f"the number of rows (default {_ROWS})")
+    add_limit(parser, "-k", "-n", "--limit", rows=10)
+    add_full(parser)
     add_scan_options(parser, "--filter", "--columns")
 
 
@@ -39,13 +46,13 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         arguments.usage_error("TEXT and --text are the same option; pass one of them")
     arguments.text = arguments.text if arguments.terms is None else arguments.terms
     table = open_table(arguments)
-    columns = arguments.columns.split(",") if arguments.columns else None
+    columns = columns_of(arguments)
     nearest = _nearest(arguments, table)
     if nearest is None and arguments.text is None:
         arguments.usage_error("one of TEXT, --vector and --row is required")
     if nearest is not None and arguments.text is not None:
         found = table.hybrid_search(
-            arguments.text, nearest, arguments.k, columns=columns, filter=arguments.filter
+            arguments.text, nearest, arguments.limit, columns=columns, filter=arguments.filter
         )
     else:
         found = table.to_table(
@@ -53,10 +60,10 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             filter=arguments.filter,
             nearest=nearest,
             full_text_query=arguments.text,
-            limit=arguments.k,
+            limit=arguments.limit,
             prefilter=True,
         )
-    out.rows(found)
+    out.rows(found, full=arguments.full)
     return ExitCode.DONE
 
 
@@ -75,7 +82,7 @@ def _nearest(arguments: argparse.Namespace, table: LanceDataset) -> dict[str, An
             vector = json.loads(text)
         except json.JSONDecodeError as error:
             arguments.usage_error(f"--vector requires a JSON array such as [0.1, 0.2]: {error}")
-    return {"column": column, "q": vector, "k": arguments.k}
+    return {"column": column, "q": vector, "k": arguments.limit}
 
 
 def _only_vector(arguments: argparse.Namespace, table: LanceDataset) -> str:

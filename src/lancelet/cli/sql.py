@@ -18,7 +18,7 @@ from typing import Final
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_storage_options, storage_options_of
+from lancelet.cli.table_arguments import add_full, add_storage_options, storage_options_of
 from lancelet.dataset import dataset
 from lancelet.dataset.sql.tables import sql
 from lancelet.errors import InvalidInputError
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=URI",
         help="a table, and its name in the query; may be repeated",
     )
+    add_full(parser)
     add_storage_options(parser)
 
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
     query = _PATH.sub(named, query)
     tables = {name: dataset(uri, storage_options=options) for name, uri in uris.items()}
-    out.rows(sql(query, tables=tables).to_table())
+    out.rows(sql(query, tables=tables).to_table(), full=arguments.full)
     return ExitCode.DONE
 
 

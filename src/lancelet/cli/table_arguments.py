@@ -50,6 +50,54 @@ def add_scan_options(parser: argparse.ArgumentParser, *flags: str) -> None:
         parser.add_argument(flag, **SCAN_OPTIONS[flag])
 
 
+def add_action(parser: argparse.ArgumentParser, actions: tuple[str, ...]) -> None:
+    """Add the action of a command, which may precede or follow the table, by default `list`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        metavar="{" + ",".join(actions) + "}",
+        help="what to do; it may also precede the table",
+    )
+    parser.set_defaults(actions=actions)
+
+
+def order_action(arguments: argparse.Namespace) -> None:
+    """Exchange the table and the action if the action came first; exit if it is unknown."""
+    actions = arguments.actions
+    if arguments.uri in actions and arguments.action not in actions:
+        arguments.uri, arguments.action = arguments.action, arguments.uri
+    if arguments.action not in actions:
+        arguments.usage_error(
+            f"unknown action {arguments.action!r}; use {', '.join(arguments.actions)}"
+        )
+
+
+def add_limit(parser: argparse.ArgumentParser, *flags: str, rows: int) -> None:
+    """Add the option for the number of rows."""
+    parser.add_argument(
+        *flags,
+        type=int,
+        dest="limit",
+        metavar="ROWS",
+        default=rows,
+        help=f"the number of rows (default {rows})",
+    )
+
+
+def add_full(parser: argparse.ArgumentParser) -> None:
+    """Add the option for complete values."""
+    parser.add_argument(
+        "--full", action="store_true", help="print complete vectors, and binary values as base64"
+    )
+
+
+def columns_of(arguments: argparse.Namespace) -> list[str] | None:
+    """Return the columns of `--columns`, or None for all; spaces around names are ignored."""
+    text: str | None = arguments.columns
+    return [name.strip() for name in text.split(",")] if text else None
+
+
 def open_table(arguments: argparse.Namespace) -> LanceDataset:
     """Open the table at the requested version."""
     options = storage_options_of(arguments)

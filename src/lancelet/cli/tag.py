@@ -6,21 +6,26 @@ import argparse
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.table_arguments import (
+    add_action,
+    add_table,
+    add_version,
+    open_table,
+    order_action,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument(
-        "action", nargs="?", choices=("list", "create", "move", "delete"), default="list"
-    )
+    add_action(parser, ("list", "create", "move", "delete"))
     parser.add_argument("name", nargs="?", help="the tag; required except to list tags")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Run the action; `create` and `move` set the tag to the version of `--at`."""
+    order_action(arguments)
     table = open_table(arguments)
     tags, name = table.tags, named(arguments)
     match arguments.action:

@@ -15,7 +15,7 @@ from lancelet.dataset.arguments import checks_types, refuse_unknown
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
-from lancelet.dataset.show.listing import Text
+from lancelet.dataset.show.listing import Facts, Text
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.dataset.write.committing import Transaction
 from lancelet.dataset.write.operation_forms import operation_to_user
@@ -570,11 +570,12 @@ class MergeInsertBuilder:
 
 
 def _result(did: MergeStatistics) -> ExecuteResult:
-    return ExecuteResult(
+    found = ExecuteResult(
         num_inserted_rows=did.num_inserted_rows,
         num_updated_rows=did.num_updated_rows,
         num_deleted_rows=did.num_deleted_rows,
     )
+    return cast("ExecuteResult", Facts(found))
 
 
 def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -683,7 +684,7 @@ class MutationMethods:
         with shown(progress):
             deleted = change.delete.delete_rows(handle.snapshot, predicate, retries=retries)
         handle.snapshot = deleted.snapshot
-        return DeleteResult(num_deleted_rows=deleted.num_rows)
+        return cast("DeleteResult", Facts(num_deleted_rows=deleted.num_rows))
 
     def truncate_table(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Delete all rows.
@@ -758,7 +759,7 @@ class MutationMethods:
                 handle.snapshot, updates, where, change.update.UpdateOptions(files, retries)
             )
         handle.snapshot = updated.snapshot
-        return UpdateResult(num_rows_updated=updated.num_rows)
+        return cast("UpdateResult", Facts(num_rows_updated=updated.num_rows))
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
         """Start a merge of new rows by key, such as an upsert.

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from html import escape
 
 from lancelet.errors import VersionNotFoundError
 from lancelet.format.field import Field
@@ -89,7 +90,7 @@ class RowsDifference:
         return f"{self.before} -> {self.after} ({kinds})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableDifference:
     """The differences between two versions of a table."""
 
@@ -110,6 +111,11 @@ class TableDifference:
     def __str__(self) -> str:
         """Return the differences as text; see the example of this module."""
         return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _lines(self) -> Iterator[str]:
         yield f"version {self.begin_version} -> {self.end_version}"

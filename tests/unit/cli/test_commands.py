@@ -694,6 +694,43 @@ def test_arguments_are_accepted_in_the_usual_orders(table: str, call, told) -> N
     assert rows == told("sql", table, f'SELECT count(*) AS rows FROM "{name}"')
 
 
+def test_the_action_may_precede_the_table(table: str, call, told) -> None:
+    told("tag", table, "create", "first")
+    told("branch", "create", table, "side")
+    for command in ("tag", "branch"):
+        assert call(command, "list", table) == call(command, table, "list") == call(command, table)
+    assert [each["name"] for each in told("tag", "list", table)] == ["first"]
+    assert [each["name"] for each in told("branch", "list", table)] == ["side"]
+    told("tag", "delete", table, "first")
+    assert told("tag", table) == []
+
+
+def test_options_are_accepted_as_people_type_them(tmp_path: Path, table: str, call, told) -> None:
+    assert told("count", table, "id > 2") == told("count", table, "--filter", "id > 2")
+    assert told("count", table, "id > 2") == {"rows": 2}
+    assert told("head", table, "--columns", "id, name") == told("head", table, "--columns=id,name")
+    uri = str(tmp_path / "notes.lance")
+    dataset = lancelet.write_dataset({"body": ["a fox", "two foxes", "a fox"]}, uri)
+    dataset.create_scalar_index("body", "INVERTED")
+    assert len(told("search", uri, "fox", "--limit", "2")) == 2
+    with pytest.raises(SystemExit, match="2"):
+        call("count", table, "id > 2", "--filter", "id > 3")
+
+
+def test_vectors_and_binary_values_are_complete_only_on_request(tmp_path: Path, call, told) -> None:
+    uri = str(tmp_path / "wide.lance")
+    rows = {"image": [b"x" * 300], "vector": [[0.5] * 384], "text": ["fox"]}
+    lancelet.write_dataset(rows, uri).create_scalar_index("text", "INVERTED")
+    short = {"image": "<binary, 300 bytes>", "vector": [0.5, 0.5, 0.5, "... 384 values"]}
+    for command in (["head", uri], ["search", uri, "fox"], ["sql", f"FROM {uri}"]):
+        [row] = told(*command)
+        assert {name: row[name] for name in short} == short
+        [row] = told(*command, "--full")
+        assert row["vector"] == [0.5] * 384
+        assert base64.b64decode(row["image"]) == b"x" * 300
+        assert "384 values" not in call(*command, "--full")[1]
+
+
 def test_an_unknown_action_of_indices_is_a_usage_error(table: str, call, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         call("index", table, "rebuild")

@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 import lancelet
+from lancelet.dataset.show.listing import Facts
 
 
 @pytest.fixture
@@ -61,4 +62,44 @@ def test_printing_a_query_shows_its_first_rows(dataset):
     assert lines[:3] == ["id", " 0", " 1"]
     assert lines[-1] == "... 1,180 more rows"
     assert "<table>" in query._repr_html_()
-    assert repr(query).startswith("SqlQuery(")
+    assert repr(query).splitlines() == [*lines[:-1], "... more rows"]
+
+
+def test_a_query_of_a_dataset_is_displayed_as_its_first_rows(dataset):
+    pytest.importorskip("datafusion")
+    builder = dataset.sql("SELECT id FROM dataset WHERE id < 2")
+    assert repr(builder) == repr(builder.build()) == "id\n 0\n 1"
+    assert "<table>" in builder._repr_html_()
+    assert "nothing" in repr(dataset.sql("SELECT nothing FROM dataset"))
+
+
+def test_results_of_changes_are_displayed_with_one_line_per_number(dataset):
+    updated = dataset.update({"id": "id + 1"}, where="id = 0")
+    assert repr(updated) == "num_rows_updated  1"
+    assert updated == {"num_rows_updated": 1}
+    assert repr(dataset.delete("id = 5")) == "num_deleted_rows  1"
+    merge = dataset.merge_insert("id").when_not_matched_insert_all()
+    merged = merge.execute({"id": [9, 7000]})
+    assert repr(merged).splitlines() == [
+        "num_inserted_rows  1",
+        "num_updated_rows   0",
+        "num_deleted_rows   0",
+    ]
+    assert "<table>" in merged._repr_html_()
+    compacted = dataset.optimize.compact_files()
+    assert repr(compacted).splitlines()[0] == f"fragments removed  {compacted.fragments_removed}"
+    cleaned = dataset.cleanup_old_versions()
+    assert "old versions" in repr(cleaned)
+    explained = dataset.explain_cleanup_old_versions(include_files=True)
+    assert repr(explained).startswith("cleanup, as of version")
+    assert repr(dataset.diff(1, 2)).startswith("version 1 -> 2\n")
+    for each in (compacted, cleaned, explained, dataset.diff(1, 2)):
+        assert each._repr_html_().startswith("<pre>")
+
+
+def test_nested_statistics_are_indented(dataset):
+    lines = repr(dataset.stats.index_stats("id_idx")).splitlines()
+    nested = lines[lines.index("indices") + 1 :]
+    assert nested[0].startswith("  num_pages")
+    shown = repr(Facts({"a": 1, "parts": [{"n": 1, "size": 20}, {"n": 2, "size": 1}]}))
+    assert shown == "a  1\nparts\n  n  size\n  1    20\n  2     1"

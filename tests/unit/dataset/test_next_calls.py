@@ -86,3 +86,13 @@ def test_unknown_columns_and_wrong_dimensions_are_described(table):
     table.alter_columns({"path": "short", "data_type": pa.list_(pa.float32(), 2)})
     with pytest.raises(InvalidInputError, match="size 3 does not match index column size 2; embed"):
         table.to_table(nearest={"column": "short", "q": [3, 4, 5], "k": 1})
+
+
+def test_an_append_of_a_frame_names_its_index():
+    pandas = pytest.importorskip("pandas")
+    table = lance.write_dataset({"id": [1], "x": [2]}, "memory://next-calls-index/t")
+    frame = pandas.DataFrame({"id": [3], "x": [4]}, index=pandas.Index(["a"], name="x"))
+    with pytest.raises(InvalidInputError, match=r"append frame\.reset_index\(drop=True\)"):
+        table.insert(frame)
+    table.insert(frame.reset_index(drop=True))
+    assert table.count_rows() == 2

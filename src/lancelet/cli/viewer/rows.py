@@ -163,7 +163,7 @@ def export(shown: Shown, request: Mapping[str, str]) -> Download:
                 writer.write_table(found)
         case _:
             text = io.StringIO()
-            Output(Form(kind), text).rows(found)
+            Output(Form(kind), text).rows(found, full=True)
             data.write(text.getvalue().encode())
     name = request.get("table", "").rpartition("/")[2].removesuffix(".lance") or "rows"
     return Download(data.getvalue(), _EXPORTS[kind], f"{name}.{kind}")

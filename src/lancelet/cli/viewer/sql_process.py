@@ -83,10 +83,10 @@ def run_query(query: Query) -> pa.Table:
         worker.kill()
         raise
     with _LOCK:
-        is_kept = len(_IDLE) < IDLE_MAX
-        if is_kept:
+        is_reused = len(_IDLE) < IDLE_MAX
+        if is_reused:
             _IDLE.append(worker)
-    if not is_kept:
+    if not is_reused:
         worker.kill()
     if isinstance(answer, LanceletError):
         raise answer
@@ -104,10 +104,10 @@ def _serve(connection: Connection) -> None:
         answer: object
         try:
             answer = _first_rows(query)
-        except LanceletError as error:
-            answer = error
         except Exception as error:  # noqa: BLE001 - the edge of the process
-            answer = InternalError(f"{type(error).__name__}: {error}")
+            answer = error
+        if isinstance(answer, Exception) and not isinstance(answer, LanceletError):
+            answer = InternalError(f"{type(answer).__name__}: {answer}")
         connection.send(answer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
@@ -16,6 +17,7 @@ from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
 from lancelet.dataset.show import display
+from lancelet.dataset.show.listing import ROWS_SHOWN, text_table
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import instance
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from lancelet.upkeep.repair import RepairReport
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CleanupExplanation:
     """A preview of a cleanup. No files are deleted.
 
@@ -57,6 +59,20 @@ class CleanupExplanation:
     candidate_file_limit: int
     referenced_branches: list[CleanupReferencedBranch]
     warnings: list[str]
+
+    def __repr__(self) -> str:
+        """Show the counts, the files and the warnings."""
+        parts = [f"cleanup, as of version {self.read_version}", repr(self.stats)]
+        if self.candidate_files:
+            files = [
+                [each.path, each.file_kind.value, display.size_text(each.size_bytes)]
+                for each in self.candidate_files[:ROWS_SHOWN]
+            ]
+            parts.append(text_table(("file", "kind", "size"), files, len(self.candidate_files)))
+        return "\n\n".join([*parts, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) -> CleanupExplanation:

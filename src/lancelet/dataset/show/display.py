@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lancelet.expr.python_values import values_of
+
 _PREVIEW_ROWS: Final = 5
 _CELL_CHARS: Final = 60
 _STYLE: Final = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
@@ -50,7 +52,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def preview(rows: pa.Table) -> str:
     """Format the first rows of a table as HTML."""
     first = rows.slice(0, _PREVIEW_ROWS)
-    return grid(rows.schema.names, (list(row.values()) for row in first.to_pylist()))
+    return grid(rows.schema.names, zip(*map(values_of, first.columns), strict=True))
 
 
 def size_text(count: int) -> str:

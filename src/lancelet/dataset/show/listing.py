@@ -10,16 +10,17 @@ They are ordinary lists, dicts and strings otherwise: equality, indexing and JSO
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from lancelet.dataset.show import display
+from lancelet.expr.python_values import values_of
 
 T = TypeVar("T")
 
-_ROWS_MAX: Final = 20
+ROWS_SHOWN: Final = 20
 
 
 class Listing(list[T]):
@@ -48,19 +49,56 @@ class Listing(list[T]):
         return display.grid(self._columns, self._rows())
 
     def _rows(self) -> list[list[Any]]:
-        return [list(self._cells(item)) for item in self[:_ROWS_MAX]]
+        return [list(self._cells(item)) for item in self[:ROWS_SHOWN]]
 
 
 class Facts(dict[str, Any]):
     """A dict that is displayed with one line per entry."""
 
     def __repr__(self) -> str:
-        """Show one line per entry."""
-        width = max(map(len, self), default=0)
-        return "\n".join(f"{name:{width}}  {display.short_text(self[name])}" for name in self)
+        """Show one line per entry, and nested entries indented."""
+        return "\n".join(_fact_lines(self))
 
     def _repr_html_(self) -> str:
-        return display.grid(("name", "value"), self.items())
+        plain = [(name, value) for name, value in self.items() if not _is_nested(value)]
+        parts = [display.grid(("name", "value"), plain)]
+        for name, value in self.items():
+            if _is_nested(value):
+                lines = html.escape("\n".join(_nested_lines(value)))
+                parts.append(f"<details><summary>{html.escape(name)}</summary><pre>{lines}</pre>")
+                parts.append("</details>")
+        return "".join(parts)
+
+
+def _is_nested(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value)
+    return bool(value) and (is_list or isinstance(value, Mapping))
+
+
+def _fact_lines(facts: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield one line per entry; those of nested entries follow the name, indented."""
+    width = max((len(str(name)) for name in facts if not _is_nested(facts[name])), default=0)
+    for name, value in facts.items():
+        if not _is_nested(value):
+            yield f"{name!s:{width}}  {display.short_text(value)}".rstrip()
+            continue
+        yield str(name)
+        yield from (f"  {line}" for line in _nested_lines(value))
+
+
+def _nested_lines(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from _fact_lines(value)
+        return
+    columns = list(dict.fromkeys(name for each in value for name in each))
+    if len(value) == 1 or any(_is_nested(cell) for each in value for cell in each.values()):
+        for number, each in enumerate(value[:ROWS_SHOWN]):
+            if number:
+                yield ""
+            yield from _fact_lines(each)
+        return
+    rows = [[each.get(name, "") for name in columns] for each in value[:ROWS_SHOWN]]
+    yield from text_table(columns, rows, len(value)).splitlines()
 
 
 class Text(str):
@@ -78,8 +116,8 @@ class Text(str):
 
 def table_of(rows: pa.Table, num_rows: int | None = None) -> str:
     """Return the first rows of a table as text."""
-    first = rows.slice(0, _ROWS_MAX)
-    values = [list(row.values()) for row in first.to_pylist()]
+    first = rows.slice(0, ROWS_SHOWN)
+    values = [list(row) for row in zip(*map(values_of, first.columns), strict=True)]
     return text_table(rows.schema.names, values, rows.num_rows if num_rows is None else num_rows)
 
 

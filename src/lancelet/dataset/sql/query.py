@@ -18,10 +18,10 @@ import pyarrow as pa
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.show import display
-from lancelet.dataset.show.listing import table_of
+from lancelet.dataset.show.listing import ROWS_SHOWN, table_of
 from lancelet.dataset.sql import datafusion_engine
 from lancelet.dataset.sql.errors import SqlError
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ Engine: TypeAlias = "Callable[[int], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 
 _DEFAULT_NAME: Final = "dataset"
 _BATCH_ROWS: Final = 65536
+_PREVIEW_BATCH_ROWS: Final = 1024
 _BATCH_ROWS_MAX: Final = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SqlQuery(ArrowResult):
     """A statement that is executed each time its rows are read."""
 
@@ -47,11 +48,29 @@ class SqlQuery(ArrowResult):
     batch_size_bytes: int | None = None
 
     def __str__(self) -> str:
-        """Run the query and show its first rows."""
+        """Run the query, and show its first rows and the number of the others."""
         return table_of(self.to_table())
 
+    def __repr__(self) -> str:
+        """Run the query until its first rows are read, and show them, or the error."""
+        try:
+            first = self._first_rows(ROWS_SHOWN + 1)
+        except (LanceletError, pa.ArrowException) as error:
+            return f"{display.line('SqlQuery', self.text)}: {error}"
+        text = table_of(first.slice(0, ROWS_SHOWN))
+        return f"{text}\n... more rows" if first.num_rows > ROWS_SHOWN else text
+
     def _repr_html_(self) -> str:
-        return display.preview(self.to_table())
+        return display.preview(self._first_rows(ROWS_SHOWN))
+
+    def _first_rows(self, count: int) -> pa.Table:
+        schema, batches = self.engine(min(self.batch_size, _PREVIEW_BATCH_ROWS))
+        found: list[pa.RecordBatch] = []
+        for batch in batches:
+            found.append(batch)
+            if sum(each.num_rows for each in found) >= count:
+                break
+        return pa.Table.from_batches(found, schema).slice(0, count)
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
         """Return the result as a stream.
@@ -134,7 +153,7 @@ class SqlQuery(ArrowResult):
                 yield batch.slice(start, step)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class SqlQueryBuilder:
     """Builds a query over one dataset, which has the name `dataset` by default."""
 
@@ -142,6 +161,13 @@ class SqlQueryBuilder:
     text: str
     _name: str = _DEFAULT_NAME
     _options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Run the query and show its first rows, or the error."""
+        return repr(self.build())
+
+    def _repr_html_(self) -> str:
+        return self.build()._repr_html_()
 
     def table_name(self, table_name: str) -> Self:
         """Set the name of the dataset within the query.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeAlias
@@ -50,20 +50,28 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
         ```
     """
     if tables is None:
-        tables = _tables_of_caller(query, sys._getframe(1))  # noqa: SLF001 - as DuckDB does
+        tables = tables_of_caller(query, sys._getframe(1))  # noqa: SLF001 - as DuckDB does
     readable = {name: _table(given) for name, given in tables.items()}
     return SqlQuery(query, partial(duckdb_engine.run, query, readable))
 
 
-def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
-    """Return the tables among the variables in the query, the innermost scope first."""
+def tables_of_caller(
+    query: str, frame: FrameType, unwrap: Callable[[Any], Any] = lambda value: value
+) -> dict[str, Any]:
+    """Return the tables among the variables in the query, the innermost scope first.
+
+    `unwrap` returns the table of a variable with another type.
+    """
     found: dict[str, Any] = {}
     for scope in (frame.f_locals, frame.f_globals):
         by_lower_case = {name.lower(): name for name in scope}
         for word in dict.fromkeys(_WORD.findall(query)):
             name = word if word in scope else by_lower_case.get(word.lower())
-            if name is not None and word not in found and _has_rows(scope[name]):
-                found[word] = scope[name]
+            if name is None or word in found:
+                continue
+            value = unwrap(scope[name])
+            if _has_rows(value):
+                found[word] = value
     return found
 
 

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from lancelet import surroundings
 from lancelet.change.dry_run import ChangeReport
 from lancelet.change.progress import counted
+from lancelet.change.report import Report
 from lancelet.config import IO_THREADS
 from lancelet.errors import StorageError
 from lancelet.format.paths import (
@@ -61,8 +62,8 @@ _FEW_BYTES: Final = 256 << 20
 _FOLDERS: Final = (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupStats:
+@dataclass(frozen=True, slots=True, repr=False)
+class CleanupStats(Report):
     """The number of deleted files and bytes; `failed_deletes` counts failed deletions."""
 
     bytes_removed: int = 0

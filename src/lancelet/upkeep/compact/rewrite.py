@@ -33,6 +33,7 @@ import pyarrow as pa
 from lancelet import surroundings
 from lancelet.buffers import Int64s
 from lancelet.change.blob_copies import has_blobs, with_blob_values
+from lancelet.change.report import Report
 from lancelet.change.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.change.write import Target as WriteTarget
 from lancelet.encodings.base import RowRange
@@ -61,8 +62,8 @@ from lancelet.values import dataclass
 _SMALL_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionMetrics:
+@dataclass(frozen=True, slots=True, repr=False)
+class CompactionMetrics(Report):
     """The number of fragments and files that a compaction replaced, including deletion files."""
 
     fragments_removed: int = 0
