@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from lancelet.arguments import ArgumentTypeError
 from lancelet.buffers import Int64s
 from lancelet.change.dry_run import ChangeReport, DryRun
 from lancelet.change.progress import counted, report
 from lancelet.change.publish import Retries, publish, with_retries
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import ExpressionLike
-from lancelet.file.arguments import ArgumentTypeError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete

@@ -17,11 +17,11 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet import surroundings
+from lancelet.arguments import OutOfRangeError
 from lancelet.change.blob_input import with_blob_structs
 from lancelet.change.progress import report
 from lancelet.errors import InvalidInputError, StorageError
 from lancelet.file import v0_1
-from lancelet.file.arguments import OutOfRangeError
 from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import WriterOptions

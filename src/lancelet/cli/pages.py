@@ -14,10 +14,10 @@ from lancelet.cli.table_arguments import (
     open_table,
     storage_options_of,
 )
+from lancelet.dataset.file.describe import encoding_text, short_encoding
+from lancelet.dataset.file.reader import open_file
 from lancelet.dataset.show.display import size_text
 from lancelet.errors import ObjectNotFoundError, UnsupportedError
-from lancelet.file.api import open_file
-from lancelet.file.describe import encoding_text, short_encoding
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_store

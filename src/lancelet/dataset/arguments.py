@@ -22,10 +22,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s
-from lancelet.dataset.session import Session
-from lancelet.errors import InvalidInputError, similar_names
-from lancelet.file.arguments import (
+from lancelet.arguments import (
     flag,
     instance,
     mapping,
@@ -35,6 +32,9 @@ from lancelet.file.arguments import (
     texts,
     whole_number,
 )
+from lancelet.buffers import Int64s
+from lancelet.dataset.session import Session
+from lancelet.errors import InvalidInputError, similar_names
 from lancelet.scan.scan_options import Columns
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +77,7 @@ def checks_types(function: F) -> F:
     >>> clean("a", delete_unverified="no")
     Traceback (most recent call last):
         ...
-    lancelet.file.arguments.ArgumentTypeError: an argument has the wrong type ... found='str')
+    lancelet.arguments.ArgumentTypeError: an argument has the wrong type ... found='str')
     """
     code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]

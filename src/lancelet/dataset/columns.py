@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import pyarrow as pa
 
 from lancelet import change, upkeep
+from lancelet.arguments import instance, mapping, text, texts
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError, similar_names
-from lancelet.file.arguments import instance, mapping, text, texts
 from lancelet.scan.execute import execute
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions

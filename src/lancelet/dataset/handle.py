@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lancelet import change, surroundings
+from lancelet.arguments import instance
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.dataset.session import Session
 from lancelet.errors import (
@@ -28,7 +29,6 @@ from lancelet.errors import (
     InvalidInputError,
     VersionNotFoundError,
 )
-from lancelet.file.arguments import instance
 from lancelet.format.paths import (
     TREE,
     VERSIONS,

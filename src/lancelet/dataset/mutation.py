@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 import pyarrow as pa
 
 from lancelet import change
+from lancelet.arguments import mapping
 from lancelet.dataset.arguments import checks_types, refuse_unknown
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
@@ -21,7 +22,6 @@ from lancelet.dataset.write.committing import Transaction
 from lancelet.dataset.write.operation_forms import operation_to_user
 from lancelet.dataset.write.request import WriteRequest
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import mapping
 from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
 from lancelet.table.commit import CommitOptions

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.arguments import ArgumentTypeError
 from lancelet.errors import ExpressionError, InternalError
 from lancelet.expr.arrow_expression import ArrowExpressionError, from_arrow
 from lancelet.expr.bind import bind_filter, bind_value
@@ -26,7 +27,6 @@ from lancelet.expr.operands import Source
 from lancelet.expr.parse import parse_with_source
 from lancelet.expr.simplify import simplify, simplify_filter
 from lancelet.expr.traversal import columns_of, walk
-from lancelet.file.arguments import ArgumentTypeError
 
 ExpressionLike: TypeAlias = "str | Expression | pc.Expression"
 """The types accepted as an expression."""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.encodings.base import ColumnChoice
-    from lancelet.file.api import LanceFileReader, ReaderResults
-    from lancelet.file.api_writer import LanceFileWriter, stable_version
-    from lancelet.file.describe import (
+    from lancelet.dataset.file.describe import (
         LanceBufferDescriptor,
         LanceColumnMetadata,
         LanceFileMetadata,
         LanceFileStatistics,
         LancePageMetadata,
     )
-    from lancelet.file.session import LanceFileSession, ListResult
+    from lancelet.dataset.file.reader import LanceFileReader, ReaderResults
+    from lancelet.dataset.file.session import LanceFileSession, ListResult
+    from lancelet.dataset.file.writer import LanceFileWriter, stable_version
+    from lancelet.encodings.base import ColumnChoice
 
 __all__ = [
     "ColumnChoice",
@@ -38,16 +38,16 @@ import_on_demand(
     __name__,
     {
         "ColumnChoice": "lancelet.encodings.base",
-        "LanceBufferDescriptor": "lancelet.file.describe",
-        "LanceColumnMetadata": "lancelet.file.describe",
-        "LanceFileMetadata": "lancelet.file.describe",
-        "LanceFileReader": "lancelet.file.api",
-        "LanceFileSession": "lancelet.file.session",
-        "LanceFileStatistics": "lancelet.file.describe",
-        "LanceFileWriter": "lancelet.file.api_writer",
-        "LancePageMetadata": "lancelet.file.describe",
-        "ListResult": "lancelet.file.session",
-        "ReaderResults": "lancelet.file.api",
-        "stable_version": "lancelet.file.api_writer",
+        "LanceBufferDescriptor": "lancelet.dataset.file.describe",
+        "LanceColumnMetadata": "lancelet.dataset.file.describe",
+        "LanceFileMetadata": "lancelet.dataset.file.describe",
+        "LanceFileReader": "lancelet.dataset.file.reader",
+        "LanceFileSession": "lancelet.dataset.file.session",
+        "LanceFileStatistics": "lancelet.dataset.file.describe",
+        "LanceFileWriter": "lancelet.dataset.file.writer",
+        "LancePageMetadata": "lancelet.dataset.file.describe",
+        "ListResult": "lancelet.dataset.file.session",
+        "ReaderResults": "lancelet.dataset.file.reader",
+        "stable_version": "lancelet.dataset.file.writer",
     },
 )

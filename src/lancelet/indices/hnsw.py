@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from lancelet.dataset.file.writer import LanceFileWriter
 from lancelet.errors import InvalidInputError
-from lancelet.file.api_writer import LanceFileWriter
 from lancelet.index.kernels import Metric
 from lancelet.index.vector import layout
 from lancelet.index.vector.graph import GraphSettings, GraphWriter

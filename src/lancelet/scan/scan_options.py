@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from lancelet.arguments import OutOfRangeError
 from lancelet.errors import InvalidInputError
 from lancelet.expr.compile import ExpressionLike
-from lancelet.file.arguments import OutOfRangeError
 from lancelet.rowids.selection import RowMask
 from lancelet.values import dataclass
 

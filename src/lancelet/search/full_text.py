@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, StrEnum
 from typing import Final
 
+from lancelet.arguments import ArgumentTypeError, whole_number
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import ArgumentTypeError, whole_number
 from lancelet.values import dataclass
 
 _BOOST_MAX: Final = 1 << 20

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.arguments import ArgumentTypeError
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.expr.data_types import is_text
-from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.partition import StoredPartition

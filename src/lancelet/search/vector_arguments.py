@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.arguments import ArgumentTypeError, instance
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     similar_names,
 )
 from lancelet.expr.data_types import print_arrow_type
-from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.kernels import Metric

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lancelet.arguments import OutOfRangeError
 from lancelet.change.write import FileLimits
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import OutOfRangeError
 
 
 @pytest.mark.parametrize("name", ["max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"])

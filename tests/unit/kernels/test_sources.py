@@ -54,7 +54,7 @@ def test_a_topic_has_one_name_in_all_folders(folder):
         modules = {path.stem for path in (root / name).glob("*.py")}
         assert modules - {"__init__", "allocate", "characters"} == set(topics), name
     shared = {path.stem for path in root.glob("*.py")}
-    general = {"__init__", "arguments", "faults", "offsets", "select", "topics"}
+    general = {"__init__", "arguments", "faults", "offsets", "recycled", "select", "topics"}
     assert shared - general <= set(topics)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lancelet.cli.pages import pages_of_table
 from lancelet.cli.viewer.tables import Shown, names_of, text_of
-from lancelet.file.describe import short_encoding
+from lancelet.dataset.file.describe import short_encoding
 from lancelet.upkeep.check import Level
 
 PAGES_MAX: Final = 5_000

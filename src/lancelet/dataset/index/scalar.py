@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet import upkeep
+from lancelet.arguments import ArgumentTypeError
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.handle import Handle
@@ -20,7 +21,6 @@ from lancelet.dataset.show import display
 from lancelet.dataset.show.listing import Facts, Listing
 from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import upkeep
+from lancelet.arguments import instance
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.handle import Handle
@@ -20,7 +21,6 @@ from lancelet.dataset.show import display
 from lancelet.dataset.show.listing import ROWS_SHOWN, text_table
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import instance
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancelet import change, upkeep
+from lancelet.arguments import edits, mapping, texts
 from lancelet.dataset.arguments import checks_types
 from lancelet.dataset.dry_runs import previews
-from lancelet.file.arguments import edits, mapping, texts
-from lancelet.file.session import LanceFileSession
+from lancelet.dataset.file.session import LanceFileSession
 from lancelet.format.base_paths import BasePath
 from lancelet.values import dataclass
 

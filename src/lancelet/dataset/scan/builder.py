@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet import search as searches
+from lancelet.arguments import ArgumentTypeError, flag, integer, texts
 from lancelet.dataset.arguments import suggests_names, validated_columns
 from lancelet.dataset.scan.scan_setters import ScanSetters
 from lancelet.dataset.scan.scanner import AggregatedScanner, LanceScanner
@@ -23,7 +24,6 @@ from lancelet.dataset.scan.search import (
     warn_of_unused,
 )
 from lancelet.errors import FieldNotFoundError, InvalidInputError, similar_names
-from lancelet.file.arguments import ArgumentTypeError, flag, integer, texts
 from lancelet.scan.aggregate import Aggregate
 from lancelet.scan.blob_scan import blob_columns
 from lancelet.scan.explain import ScanMetrics

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import surroundings
+from lancelet.arguments import OutOfRangeError
 from lancelet.dataset.arguments import validated_columns, whole_numbers
 from lancelet.dataset.scan.scan_methods import ScanMethods
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import OutOfRangeError
 from lancelet.scan.projection import Projection, project_parts
 from lancelet.scan.scan_options import Columns
 from lancelet.scan.take import live_addresses, take_addresses, take_indices

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from lancelet.file.arguments import flag, integer
+from lancelet.arguments import flag, integer
 
 
 class ScanSetters:

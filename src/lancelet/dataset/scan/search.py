@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import search as searches
+from lancelet.arguments import instance
 from lancelet.errors import InvalidInputError
 from lancelet.expr.compile import ExpressionLike, conjunction
-from lancelet.file.arguments import instance
 from lancelet.rowids.selection import RowMask, RowSet
 from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from lancelet.arguments import ArgumentTypeError
 from lancelet.change.progress import reporting
 from lancelet.dataset.write.metadata import FragmentMetadata
-from lancelet.file.arguments import ArgumentTypeError
 from lancelet.io.open import open_folder
 from lancelet.values import dataclass
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, Final
 
+from lancelet.arguments import flag, text, texts, whole_number
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.file.arguments import flag, text, texts, whole_number
 from lancelet.values import dataclass
 
 LANGUAGES: Final = (

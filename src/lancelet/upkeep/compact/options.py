@@ -14,8 +14,8 @@ from dataclasses import asdict, fields, replace
 from enum import Enum
 from typing import Any, Final
 
+from lancelet.arguments import OutOfRangeError
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import OutOfRangeError
 from lancelet.values import dataclass
 
 CONFIG_PREFIX: Final = "lance.compaction."

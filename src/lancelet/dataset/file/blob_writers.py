@@ -13,9 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.arguments import bytes_of, text
+from lancelet.dataset.file.blob_descriptors import (
+    BlobDescriptor,
+    BlobDescriptorArrayBuilder,
+    blob_id_of,
+)
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import bytes_of, text
-from lancelet.file.blob_descriptors import BlobDescriptor, BlobDescriptorArrayBuilder, blob_id_of
 from lancelet.format.paths import DATA_SUFFIX, blob_file_path
 from lancelet.io.store import BytesLike, Store, as_memoryview
 from lancelet.io.uri import join, parse_uri

@@ -15,14 +15,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.errors import (
-    FieldNotFoundError,
-    InvalidInputError,
-    LanceletError,
-    UnsupportedError,
-)
-from lancelet.file.arguments import (
+from lancelet.arguments import (
     ArgumentTypeError,
     instance,
     row_numbers,
@@ -31,14 +24,21 @@ from lancelet.file.arguments import (
     texts,
     whole_number,
 )
-from lancelet.file.base import PageStatistics, ZoneStatistics, check_rows
-from lancelet.file.checksums import Verify
-from lancelet.file.describe import (
+from lancelet.dataset.file.describe import (
     LanceFileMetadata,
     LanceFileStatistics,
     describe_metadata,
     describe_statistics,
 )
+from lancelet.encodings.base import RowIndices, RowRange, Rows
+from lancelet.errors import (
+    FieldNotFoundError,
+    InvalidInputError,
+    LanceletError,
+    UnsupportedError,
+)
+from lancelet.file.base import PageStatistics, ZoneStatistics, check_rows
+from lancelet.file.checksums import Verify
 from lancelet.file.open import open_data_file
 from lancelet.file.v2.reader import FileReader
 from lancelet.format import logical_type

@@ -15,10 +15,10 @@ from typing import Self
 
 import pyarrow as pa
 
+from lancelet.arguments import ArgumentTypeError, bytes_of, instance, text, whole_number
+from lancelet.dataset.file.reader import NamespaceClient, store_of
 from lancelet.encodings.base import ColumnChoice
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.file.api import NamespaceClient, store_of
-from lancelet.file.arguments import ArgumentTypeError, bytes_of, instance, text, whole_number
 from lancelet.file.base import WriteSummary
 from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import FileWriter, WriterOptions

@@ -8,7 +8,7 @@ subclasses of `InvalidInputError` and of the built-in classes raised by pylance.
 >>> text("path", 7)
 Traceback (most recent call last):
     ...
-lancelet.file.arguments.ArgumentTypeError: an argument has the wrong type; ... found='int')
+lancelet.arguments.ArgumentTypeError: an argument has the wrong type; ... found='int')
 """
 
 from __future__ import annotations

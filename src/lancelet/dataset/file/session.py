@@ -11,16 +11,16 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet.arguments import text, whole_number
 from lancelet.buffers import ByteRanges
-from lancelet.file.api import (
+from lancelet.dataset.file.blob_writers import DedicatedBlobWriter, PackedBlobWriter
+from lancelet.dataset.file.reader import (
     LanceFileReader,
     NamespaceClient,
     open_file,
     store_of,
 )
-from lancelet.file.api_writer import LanceFileWriter
-from lancelet.file.arguments import text, whole_number
-from lancelet.file.blob_writers import DedicatedBlobWriter, PackedBlobWriter
+from lancelet.dataset.file.writer import LanceFileWriter
 
 _COPY_BYTES: Final = 8 * 1024 * 1024
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lancelet.arguments import bytes_of, instance, row_numbers, text, whole_number
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import bytes_of, instance, row_numbers, text, whole_number
 from lancelet.format.extension import BLOB_V2, NAME_KEY
 from lancelet.io.store import BytesLike
 from lancelet.values import dataclass
