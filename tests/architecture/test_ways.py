@@ -19,7 +19,7 @@ ROOT = Path(lancelet.__file__).parent
 READERS = {
     # The definition, for 2.1 and later: fields of levels, whose layouts read their pages.
     "encodings/base.py": {"FieldReader"},
-    "encodings/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
+    "encodings/pages/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
     "encodings/constant/read.py": {"ConstantPages", "ConstantPage"},
     "encodings/fullzip/read.py": {"FullZipPage"},
     "encodings/miniblock/read.py": {"MiniBlockPages"},
@@ -34,7 +34,7 @@ READERS = {
         "_empty_read",
     },
     # The same pages, of columns that are alike: as if they were one column.
-    "encodings/bundle.py": {"Bundle", "BundledPages"},
+    "encodings/pages/bundle.py": {"Bundle", "BundledPages"},
     # The definition for 2.0.
     "encodings/v2_0/page.py": {"Decoder"},
     "encodings/v2_0/reader.py": {
@@ -79,7 +79,7 @@ READERS = {
 """The classes and functions that are a `ReadCoroutine`, or have methods that are."""
 
 WRITERS = {
-    "encodings/encode_field.py": {"_to_encoded_pages"},  # pages of 2.1 and later
+    "encodings/pages/encode_field.py": {"_to_encoded_pages"},  # pages of 2.1 and later
     "encodings/v2_1/fields.py": {"_encode_blobs"},  # their blobs
     "encodings/v2_0/writer.py": {"_FieldWriter"},
     "encodings/v0_1/writer.py": {"_Bits", "_Fixed", "_List", "_Null", "_Variable"},
@@ -108,7 +108,7 @@ CALLERS = {
     },
     "lz4": {"encodings/codecs/general.py"},
     # The native way: what stored metadata say becomes plans, by which few rows are read.
-    "plans": {"encodings/planned.py", "file/v2/reader.py"},
+    "plans": {"encodings/pages/planned.py", "file/v2/reader.py"},
     "rle": {"encodings/codecs/rle.py"},
     "small_pages": {"encodings/miniblock/small.py"},
     "split_bytes": {"encodings/codecs/byte_stream_split.py"},
@@ -119,7 +119,7 @@ CALLERS = {
 
 IN_PLACE = {
     "encodings/base.py": {"FieldReader"},
-    "encodings/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
+    "encodings/pages/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
     "encodings/fullzip/read.py": {"FullZipPage"},
 }
 """The classes that say where values are that are stored as Arrow has them."""

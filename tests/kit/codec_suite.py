@@ -19,8 +19,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
+from lancelet.encodings.choice.options import Compression
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,
@@ -43,7 +44,6 @@ from lancelet.encodings.codecs.range import Range
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
-from lancelet.encodings.options import Compression
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 from tests.kit.blocks import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.encodings import registry
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.chunking import chunk_counts
 from tests.kit.codec_suite import (

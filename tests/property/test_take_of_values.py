@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from lancelet import kernels
 from lancelet.buffers import Int64s
-from lancelet.encodings import planned
 from lancelet.encodings.base import RowIndices
+from lancelet.encodings.pages import planned
 from lancelet.file import LanceFileReader, LanceFileWriter
 
 READS = 4

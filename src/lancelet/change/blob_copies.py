@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.blob_v2 import BlobKind
+from lancelet.encodings.blobs.v2 import BlobKind
 from lancelet.encodings.v2_0.writer import NULL_BLOB_POSITION
 from lancelet.format import logical_type
 from lancelet.format.base_paths import get_base

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.blob_v2 import BASE_SCHEME
+from lancelet.encodings.blobs.v2 import BASE_SCHEME
 from lancelet.errors import InvalidInputError
 from lancelet.expr.data_types import is_bytes
 from lancelet.format import logical_type

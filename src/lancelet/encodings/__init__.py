@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.encodings import encode_field, v2_0, v2_1, v2_3
+    from lancelet.encodings import pages, v2_0, v2_1, v2_3
 
-__all__ = ["encode_field", "v2_0", "v2_1", "v2_3"]
+__all__ = ["pages", "v2_0", "v2_1", "v2_3"]
 
 import_on_demand(__name__, {})

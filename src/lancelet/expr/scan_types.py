@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
+from lancelet.encodings.blobs.v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
 from lancelet.format.field import BLOB_KEY, Field
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from lancelet.buffers import ReadCoroutine
 from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.encodings.bundle import Bundle
+from lancelet.encodings.pages.bundle import Bundle
 from lancelet.file.selection import OpenedField, Selection
 from lancelet.io.metered import IoCounts
 

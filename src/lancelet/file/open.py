@@ -16,7 +16,7 @@ from typing import Final
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, HeaderCache
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.choice.options import EncodingOptions
 from lancelet.errors import CorruptDataError, LanceletError
 from lancelet.file import v0_1
 from lancelet.file.checksums import Verify

@@ -6,7 +6,7 @@
 
 The requests of all decoders of a task are combined, so a read of many columns needs as many round
 trips as a read of one. In wide tables, fields with the same encoding are read as bundles instead
-of being opened separately (`encodings.bundle`):
+of being opened separately (`encodings.pages.bundle`):
 
     fields a b c d e      bundle of a c d, single fields b e
 """
@@ -43,9 +43,9 @@ from lancelet.encodings.base import (
     RowRange,
     Rows,
 )
-from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.codecs.base import ValueRange
-from lancelet.encodings.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
+from lancelet.encodings.pages.bundle import Bundle, is_plain
+from lancelet.encodings.pages.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
     ArrayOverflowError,

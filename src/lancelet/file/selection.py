@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader, FileVersion, RowRange
-from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.levels import LeafNode, nest
-from lancelet.encodings.planned import NestedLayout, ValueLayout, layout_of
+from lancelet.encodings.pages.bundle import Bundle, is_plain
+from lancelet.encodings.pages.planned import NestedLayout, ValueLayout, layout_of
 from lancelet.file.schedule import decoded_row_bytes, split_rows_min
 from lancelet.file.storage import from_storage, has_json
 from lancelet.file.v2.generation import columns_of

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lancelet.buffers import ByteRanges
-from lancelet.encodings.blob_v2 import BlobKind
+from lancelet.encodings.blobs.v2 import BlobKind
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.base_paths import get_base
 from lancelet.format.field import Field

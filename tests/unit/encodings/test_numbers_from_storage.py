@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from lancelet.buffers import ByteSlices
-from lancelet.encodings import registry
 from lancelet.encodings.base import FileVersion, RowRange
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.flat import flat_encoding
-from lancelet.encodings.envelope import unpack_any
+from lancelet.encodings.pages.envelope import unpack_any
 from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb

@@ -15,9 +15,9 @@ from lancelet.buffers import ByteSlices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
 from lancelet.encodings.codecs.fsst import message_with_table
-from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.levels import nest
-from lancelet.encodings.structural import StructuralReader, run_starts
+from lancelet.encodings.pages.envelope import unpack_any
+from lancelet.encodings.pages.structural import StructuralReader, run_starts
 from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.encodings.v2_1.open_page import open_pages, page_key
 from lancelet.errors import CorruptDataError

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lancelet.buffers import ByteRanges
-from lancelet.encodings import options
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.choice import options
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.file import LanceFileWriter
 from lancelet.file.open import create_data_file, open_data_file

@@ -15,7 +15,7 @@ import pytest
 from lancelet import kernels
 from lancelet.buffers import ByteSlices, run
 from lancelet.encodings.levels import nest
-from lancelet.encodings.planned import NestedLayout, layout_of
+from lancelet.encodings.pages.planned import NestedLayout, layout_of
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema

@@ -18,6 +18,7 @@ import numpy as np
 from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.choice.options import Compression
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,
@@ -28,7 +29,6 @@ from lancelet.encodings.codecs.base import (
     ValuePositions,
 )
 from lancelet.encodings.codecs.validate import validate_variable_rows
-from lancelet.encodings.options import Compression
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 

@@ -15,19 +15,19 @@ import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.column_slices import ColumnSlices
 from lancelet.encodings.constant.value import fixed_value, parse_value, repeat_value
-from lancelet.encodings.layout import ConstantLayout
-from lancelet.encodings.leaf import LeafContext, LeafRows, Selection
 from lancelet.encodings.levels import LayerKind, Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.read import levels_from_block
+from lancelet.encodings.pages.column_slices import ColumnSlices
+from lancelet.encodings.pages.layout import ConstantLayout
+from lancelet.encodings.pages.leaf import LeafContext, LeafRows, Selection
+from lancelet.encodings.pages.stored_pages import to_bounds
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.row_ranges import RowRanges, expand
-from lancelet.encodings.stored_pages import to_bounds
-from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 
 LEVELS_MAX = 1 << 32

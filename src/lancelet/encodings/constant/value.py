@@ -14,7 +14,7 @@ import pyarrow as pa
 from lancelet.buffers import Bytes
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, Variable
-from lancelet.encodings.leaf import slice_block, take_values
+from lancelet.encodings.pages.leaf import slice_block, take_values
 from lancelet.errors import CorruptDataError
 
 _PROBE = 64

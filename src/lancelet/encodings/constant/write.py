@@ -12,9 +12,9 @@ from lancelet.buffers import Bytes, ByteSlices
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.base import EncodedBlock
 from lancelet.encodings.constant.value import build_value
-from lancelet.encodings.layout import NO_CANDIDATES, Body, ConstantLayout
 from lancelet.encodings.levels import Layers, Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.write import encode_levels
+from lancelet.encodings.pages.layout import NO_CANDIDATES, Body, ConstantLayout
 
 INLINE_BYTES_MAX = 32
 """Maximum size of a value in the message, in bytes."""

@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
-from lancelet.encodings.column_slices import ColumnSlices
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.gather import gather
-from lancelet.encodings.layout import FullZipLayout
-from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import Levels, check_levels, visible_validity
+from lancelet.encodings.pages.column_slices import ColumnSlices
+from lancelet.encodings.pages.layout import FullZipLayout
+from lancelet.encodings.pages.leaf import LeafContext, LeafRows
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.row_ranges import RowRanges
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
-from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import ZipShape
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import EncodedValues
-from lancelet.encodings.layout import Body, FullZipLayout
 from lancelet.encodings.levels import ShreddedLeaf
+from lancelet.encodings.pages.layout import Body, FullZipLayout
 from lancelet.kernels import ZipShape
 
 _NO_LEVELS = np.empty(0, np.uint16)

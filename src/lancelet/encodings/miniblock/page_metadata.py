@@ -24,17 +24,17 @@ import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import RowRange, Rows
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Encoding
 from lancelet.encodings.codecs.chunking import join_bytes, to_slices
-from lancelet.encodings.column_slices import ColumnSlices
-from lancelet.encodings.layout import MiniBlockLayout
-from lancelet.encodings.leaf import Items, LeafContext
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
+from lancelet.encodings.pages.column_slices import ColumnSlices
+from lancelet.encodings.pages.layout import MiniBlockLayout
+from lancelet.encodings.pages.leaf import Items, LeafContext
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.row_ranges import expand
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 

@@ -20,15 +20,19 @@ import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding, ValuePositions, ValueRange
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
-from lancelet.encodings.column_slices import ColumnSlices
-from lancelet.encodings.layout import MiniBlockLayout
-from lancelet.encodings.leaf import (
+from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
+from lancelet.encodings.miniblock.page_metadata import Dictionary, PageMetadata
+from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
+from lancelet.encodings.pages.column_slices import ColumnSlices
+from lancelet.encodings.pages.layout import MiniBlockLayout
+from lancelet.encodings.pages.leaf import (
     LeafContext,
     LeafRows,
     Selection,
@@ -36,13 +40,9 @@ from lancelet.encodings.leaf import (
     values_from_block,
     values_from_dictionary,
 )
-from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
-from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
-from lancelet.encodings.miniblock.page_metadata import Dictionary, PageMetadata
-from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
+from lancelet.encodings.pages.structural import Flags, PageReader
 from lancelet.encodings.row_ranges import expand
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
-from lancelet.encodings.structural import Flags, PageReader
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 

@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import NUMBER_BITS
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
+from lancelet.encodings.choice.cost import LOOKUP_NS, Cost, decode_ns_of
+from lancelet.encodings.choice.trials import COMPRESS_FROM_BYTES
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Codec, Encoding
 from lancelet.encodings.codecs.flat import Flat, flat_encoding
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking, inline_encoding
@@ -29,10 +31,8 @@ from lancelet.encodings.codecs.rle import Rle, run_encoding
 from lancelet.encodings.codecs.variable import variable_encoding
 from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.constant.write import build_constant_value
-from lancelet.encodings.cost import LOOKUP_NS, Cost, decode_ns_of
-from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Layers, Levels
-from lancelet.encodings.trials import COMPRESS_FROM_BYTES
+from lancelet.encodings.pages.layout import Body, MiniBlockLayout
 from lancelet.kernels import Found, SmallPage
 from lancelet.values import dataclass
 

@@ -22,12 +22,11 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FileVersion, FixedWidth
-from lancelet.encodings.choose import Dictionary, MiniBlocks
+from lancelet.encodings.choice.choose import Dictionary, MiniBlocks
 from lancelet.encodings.codecs.base import SMALL_CHUNK_BYTES_MAX, EncodedBlocks
 from lancelet.encodings.codecs.chunking import to_slices
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.rle import Rle
-from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Layers, Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.frame import (
     LEVELS_MAX,
@@ -36,7 +35,8 @@ from lancelet.encodings.miniblock.frame import (
     join_chunks,
 )
 from lancelet.encodings.miniblock.repetition_index import DEPTH, build_repetition_index
-from lancelet.encodings.pages import ChunkedPages, sum_by_page, take_slices
+from lancelet.encodings.pages.layout import Body, MiniBlockLayout
+from lancelet.encodings.pages.leaf_pages import ChunkedPages, sum_by_page, take_slices
 from lancelet.encodings.row_ranges import expand
 from lancelet.values import dataclass, replace
 

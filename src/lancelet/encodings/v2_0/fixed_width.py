@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.v2_0.page import PageCache, StoredBuffer

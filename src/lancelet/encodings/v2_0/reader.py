@@ -28,7 +28,7 @@ from lancelet.encodings.base import (
     StoredPage,
     Variable,
 )
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
+from lancelet.encodings.blobs.v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.gather import gather
 from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.take import join_arrays

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from lancelet.buffers import Bytes
 from lancelet.encodings.arrow import bits_per_value, block_from_arrow, validity_bits
 from lancelet.encodings.base import FixedSizeList, FixedWidth, Variable
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, Compression, EncodingOptions
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
-from lancelet.encodings.options import PLAIN_OPTIONS, Compression, EncodingOptions
 from lancelet.encodings.v2_0.nested import packed_bytes
 from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow, validity_bits
 from lancelet.encodings.base import Variable
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.v2_0.page import Decoder
 from lancelet.errors import CorruptDataError

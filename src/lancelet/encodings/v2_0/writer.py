@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import ByteSlices
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, write_blobs
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
+from lancelet.encodings.blobs.v1 import DESCRIPTOR_TYPE, write_blobs
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
 from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
 from lancelet.encodings.v2_0.values import PageBuilder

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import (
     BlobSink,
@@ -27,13 +26,12 @@ from lancelet.encodings.base import (
     Rows,
     Variable,
 )
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, write_blobs
-from lancelet.encodings.choose import MiniBlocks
+from lancelet.encodings.blobs.v1 import DESCRIPTOR_TYPE, write_blobs
+from lancelet.encodings.choice.choose import MiniBlocks
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.gather import gather
-from lancelet.encodings.layout import Body
-from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     LayerKind,
     Layers,
@@ -43,8 +41,10 @@ from lancelet.encodings.levels import (
     visible_validity,
 )
 from lancelet.encodings.miniblock.write import build_mini_blocks
-from lancelet.encodings.pages import ChunkedPages
-from lancelet.encodings.structural import PageReader
+from lancelet.encodings.pages.layout import Body
+from lancelet.encodings.pages.leaf import LeafContext, LeafRows
+from lancelet.encodings.pages.leaf_pages import ChunkedPages
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.v2_1.messages import layer_names, message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb

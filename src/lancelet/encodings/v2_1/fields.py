@@ -17,8 +17,10 @@ from lancelet.encodings.base import (
     HeaderCache,
     StoredColumn,
 )
-from lancelet.encodings.bundle import Bundle, Columns, open_bundles
-from lancelet.encodings.encode_field import (
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
+from lancelet.encodings.levels import Path, nest
+from lancelet.encodings.pages.bundle import Bundle, Columns, open_bundles
+from lancelet.encodings.pages.encode_field import (
     ColumnLeaf,
     column_leaves,
     columns_of,
@@ -27,10 +29,8 @@ from lancelet.encodings.encode_field import (
     name_of,
     sink_of,
 )
-from lancelet.encodings.layout import Layout, PageBody
-from lancelet.encodings.levels import Path, nest
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
-from lancelet.encodings.structural import StructuralReader
+from lancelet.encodings.pages.layout import Layout, PageBody
+from lancelet.encodings.pages.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, pack_layout
 from lancelet.encodings.v2_1.open_page import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.envelope import pack_any
-from lancelet.encodings.layout import ConstantLayout, FullZipLayout, Layout, MiniBlockLayout
 from lancelet.encodings.levels import Layers
+from lancelet.encodings.pages.envelope import pack_any
+from lancelet.encodings.pages.layout import ConstantLayout, FullZipLayout, Layout, MiniBlockLayout
 from lancelet.format.protos import encodings21_pb as pb
 
 PAGE_LAYOUT_URL = "/lance.encodings21.PageLayout"

@@ -8,16 +8,16 @@ from functools import lru_cache
 import numpy as np
 
 from lancelet.encodings.base import StoredPage
-from lancelet.encodings.bundle import BundledPages
 from lancelet.encodings.codecs.fsst import message_with_table
 from lancelet.encodings.constant.read import ConstantPage, ConstantPages
-from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.read import FullZipPage
-from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import Layers
 from lancelet.encodings.miniblock.read import MiniBlockPages
-from lancelet.encodings.stored_pages import StoredPages
-from lancelet.encodings.structural import PageReader
+from lancelet.encodings.pages.bundle import BundledPages
+from lancelet.encodings.pages.envelope import unpack_any
+from lancelet.encodings.pages.leaf import LeafContext
+from lancelet.encodings.pages.stored_pages import StoredPages
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.v2_1.blob import BlobPage, descriptor_context
 from lancelet.encodings.v2_1.messages import (
     PAGE_LAYOUT_URL,

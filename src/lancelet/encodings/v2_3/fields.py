@@ -7,10 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, HeaderCache, StoredColumn
-from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, encode_plain
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.levels import nest
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
-from lancelet.encodings.structural import StructuralReader
+from lancelet.encodings.pages.encode_field import (
+    column_leaves,
+    columns_of,
+    encode_column,
+    encode_plain,
+)
+from lancelet.encodings.pages.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import pack_page
 from lancelet.encodings.v2_3.open_page import open_page
 from lancelet.errors import UnsupportedError

@@ -19,8 +19,6 @@ from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.codecs.flat import Flat
-from lancelet.encodings.envelope import pack_any
-from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout, PageBody
 from lancelet.encodings.levels import (
     FixedListNode,
     Layers,
@@ -31,6 +29,8 @@ from lancelet.encodings.levels import (
     StructNode,
     unravel,
 )
+from lancelet.encodings.pages.envelope import pack_any
+from lancelet.encodings.pages.layout import ConstantLayout, FullZipLayout, MiniBlockLayout, PageBody
 from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
 from lancelet.format.protos import encodings23_pb as pb
 

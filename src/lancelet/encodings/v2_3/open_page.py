@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lancelet.encodings import registry
 from lancelet.encodings.base import StoredPage
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.read import ConstantPage
-from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.read import FullZipPage
-from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout
-from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import LayerKind, Layers, rows_multiple
 from lancelet.encodings.miniblock.read import MiniBlockPages
-from lancelet.encodings.structural import PageReader
+from lancelet.encodings.pages.envelope import unpack_any
+from lancelet.encodings.pages.layout import ConstantLayout, FullZipLayout, MiniBlockLayout
+from lancelet.encodings.pages.leaf import LeafContext
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.v2_3.sparse import SparsePage
 from lancelet.encodings.v2_3.structure import count_slots
 from lancelet.encodings.v2_3.values import (

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine, read_together
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.leaf import LeafContext, Selection
 from lancelet.encodings.levels import (
     FixedListNode,
     LeafNode,
@@ -28,7 +27,8 @@ from lancelet.encodings.levels import (
     wrap_in_lists,
     wrap_in_struct,
 )
-from lancelet.encodings.structural import PageReader
+from lancelet.encodings.pages.leaf import LeafContext, Selection
+from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.v2_3.structure import (
     FixedListSet,
     Flags,

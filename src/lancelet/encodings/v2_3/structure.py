@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.leaf import Selection
+from lancelet.encodings.pages.leaf import Selection
 from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings23_pb as pb

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import ByteRanges, Bytes, Int64s, ReadCoroutine
-from lancelet.encodings import registry
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.value import fixed_value, repeat_value
 from lancelet.encodings.fullzip.read import FullZipPage
-from lancelet.encodings.leaf import LeafContext, Selection, to_indices
 from lancelet.encodings.miniblock.page_metadata import PageMetadata
 from lancelet.encodings.miniblock.read import MiniBlockPages
+from lancelet.encodings.pages.leaf import LeafContext, Selection, to_indices
 from lancelet.encodings.v2_3.structure import (
     FixedListSet,
     Flags,

@@ -27,8 +27,8 @@ from google.protobuf.message import DecodeError
 from lancelet import kernels
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
 from lancelet.encodings.base import StoredColumn, StoredPage
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.row_ranges import expand
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
 from lancelet.values import dataclass

@@ -28,8 +28,8 @@ from lancelet.encodings.base import (
     HeaderCache,
     StoredColumn,
 )
-from lancelet.encodings.bundle import Bundle, Columns
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.choice.options import EncodingOptions
+from lancelet.encodings.pages.bundle import Bundle, Columns
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format import logical_type
@@ -93,7 +93,7 @@ def bundle_columns(
 
 def kind_of(field: Field, version: FileVersion) -> str | None:
     """Return a key of fields that can be encoded together, or None."""
-    return encodings.encode_field.plain_kind(field) if version > FileVersion.V2_0 else None
+    return encodings.pages.encode_field.plain_kind(field) if version > FileVersion.V2_0 else None
 
 
 def encode_fields(
@@ -142,7 +142,7 @@ def _check_type(field: Field, version: FileVersion) -> None:
     if version is FileVersion.V2_0:
         encodings.v2_0.check_storable(field)
     else:
-        encodings.encode_field.check_storable(field, version)
+        encodings.pages.encode_field.check_storable(field, version)
 
 
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import field
 
 from lancelet.encodings.base import HeaderCache, StoredColumn
-from lancelet.encodings.planned import PlannedColumns
+from lancelet.encodings.pages.planned import PlannedColumns
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.selection import OpenFields, RecentCache
 from lancelet.file.v2.metadata import FileMetadata

@@ -26,9 +26,9 @@ from lancelet.buffers import (
     run_together,
 )
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
-from lancelet.encodings.bundle import Bundle, Columns, is_plain
-from lancelet.encodings.planned import PlannedColumns
-from lancelet.encodings.stored_pages import StoredPages
+from lancelet.encodings.pages.bundle import Bundle, Columns, is_plain
+from lancelet.encodings.pages.planned import PlannedColumns
+from lancelet.encodings.pages.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics, ZoneStatisticsReader
 from lancelet.file.checksums import VerifiedBytes, Verify

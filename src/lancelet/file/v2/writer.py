@@ -25,9 +25,9 @@ import pyarrow as pa
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
-from lancelet.encodings.blob_v1 import is_blob_v1, write_blobs
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
-from lancelet.encodings.trials import COMPRESS_FROM_BYTES
+from lancelet.encodings.blobs.v1 import is_blob_v1, write_blobs
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
+from lancelet.encodings.choice.trials import COMPRESS_FROM_BYTES
 from lancelet.file.base import WriteSummary, ZoneStatisticsWriter
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink

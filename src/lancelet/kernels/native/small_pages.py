@@ -1,4 +1,4 @@
-"""Small page encoder by `native/src/small_pages.cpp`; `encodings/choose.py` defines it."""
+"""Small page encoder by `native/src/small_pages.cpp`; `encodings/choice/choose.py` defines it."""
 
 from __future__ import annotations
 

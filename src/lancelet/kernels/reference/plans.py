@@ -1,6 +1,7 @@
 """Column plans: the reference has none, so all columns use the generic readers.
 
-The readers of pages (`encodings.structural`) define the results of point reads; tests compare them.
+The readers of pages (`encodings.pages.structural`) define the results of point reads; tests compare
+both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def plan_columns(
     """Return plans of columns from their stored metadata, or None for unsupported columns.
 
     `forms` has five numbers per column: the Arrow representation, width, whether values must be
-    UTF-8, and the enclosing layers (`encodings.planned`).
+    UTF-8, and the enclosing layers (`encodings.pages.planned`).
     """
     del forms, num_rows, file_bytes
     return [None] * len(metadata)

@@ -1,6 +1,6 @@
 """Small page encoder: the reference has none, so all pages use the general encoders.
 
-`encodings.choose` defines the results; tests compare them.
+`encodings.choice.choose` defines the results; tests compare them.
 """
 
 from __future__ import annotations

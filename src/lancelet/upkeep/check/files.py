@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteRanges
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.blob_v2 import BlobKind
+from lancelet.encodings.blobs.v2 import BlobKind
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
 from lancelet.expr.scan_types import read_as
 from lancelet.file.base import DataFileReader

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lancelet.buffers import ByteSlices
-from lancelet.encodings import registry
 from lancelet.encodings.base import Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs import variable
+from lancelet.encodings.choice.options import Compression
+from lancelet.encodings.codecs import registry, variable
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
@@ -28,7 +28,6 @@ from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.unsigned import from_unsigned
 from lancelet.encodings.codecs.variable import VariableCodec, variable_encoding
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
-from lancelet.encodings.options import Compression
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 from lancelet.format.protos import encodings23_pb as pb23

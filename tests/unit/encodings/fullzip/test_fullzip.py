@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
-from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.write import row_index
+from lancelet.encodings.pages.envelope import unpack_any
 from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.encodings import registry
+from lancelet.encodings.codecs import registry
 
 FRAGMENTS, ROWS = 20, 4000
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
-from lancelet.encodings.envelope import pack_any, unpack_any
 from lancelet.encodings.levels import nest, paths, rows_multiple
+from lancelet.encodings.pages.envelope import pack_any, unpack_any
 from lancelet.encodings.v2_3.messages import sparse_structure
 from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
 from lancelet.encodings.v2_3.structure import is_member, parse_structure

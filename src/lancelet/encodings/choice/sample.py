@@ -15,8 +15,8 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.variable import offsets_from_sizes
-from lancelet.encodings.leaf import slice_block
-from lancelet.encodings.pages import Pages, raw_bytes
+from lancelet.encodings.pages.leaf import slice_block
+from lancelet.encodings.pages.leaf_pages import Pages, raw_bytes
 from lancelet.encodings.row_ranges import expand
 
 BYTES_AIM: Final = 32 * 1024

@@ -32,7 +32,6 @@ from lancelet.encodings.base import (
     StoredPage,
 )
 from lancelet.encodings.codecs.base import ValueRange
-from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
     LeafNode,
@@ -44,7 +43,8 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
+from lancelet.encodings.pages.leaf import LeafContext, LeafRows
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
 from lancelet.values import cached_property, dataclass

@@ -24,11 +24,11 @@ import pyarrow as pa
 from lancelet.buffers import Int64s, ReadCoroutine
 from lancelet.encodings.arrow import plain_bits
 from lancelet.encodings.base import HeaderCache, RowIndices, RowRange, Rows
-from lancelet.encodings.column_slices import ColumnSlices
-from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import LeafNode, check_layers
+from lancelet.encodings.pages.column_slices import ColumnSlices
+from lancelet.encodings.pages.leaf import LeafContext, LeafRows
+from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.row_ranges import expand
-from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.format import extension, logical_type
 from lancelet.format.field import BLOB_KEY, Field
 from lancelet.values import cached_property, dataclass

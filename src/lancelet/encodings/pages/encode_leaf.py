@@ -31,12 +31,13 @@ from lancelet.encodings.base import (
     FixedWidth,
     Variable,
 )
-from lancelet.encodings.choose import (
+from lancelet.encodings.choice.choose import (
     SMALL_CHUNK_VALUES_BYTES,
     encode_dictionary_mini_block,
     encode_full_zip,
     encode_mini_blocks,
 )
+from lancelet.encodings.choice.options import EncodingOptions, StructuralEncoding
 from lancelet.encodings.constant.value import build_value, constant_value
 from lancelet.encodings.constant.write import (
     INLINE_BYTES_MAX,
@@ -45,11 +46,10 @@ from lancelet.encodings.constant.write import (
     build_nulls,
 )
 from lancelet.encodings.fullzip.write import build_full_zip
-from lancelet.encodings.layout import Body, PageBody
 from lancelet.encodings.levels import LayerKind, Layers, ShreddedLeaf
 from lancelet.encodings.miniblock.write import build_mini_blocks
-from lancelet.encodings.options import EncodingOptions, StructuralEncoding
-from lancelet.encodings.pages import Pages
+from lancelet.encodings.pages.layout import Body, PageBody
+from lancelet.encodings.pages.leaf_pages import Pages
 from lancelet.errors import UnsupportedError
 from lancelet.values import replace
 

@@ -16,7 +16,7 @@ from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues
-from lancelet.encodings.leaf import slice_block
+from lancelet.encodings.pages.leaf import slice_block
 from lancelet.encodings.row_ranges import expand
 from lancelet.values import cached_property, dataclass
 

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from lancelet.encodings.arrow import value_views
 from lancelet.encodings.base import BlobSink
+from lancelet.encodings.choice.options import EncodingOptions
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR, ShreddedLeaf
-from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InvalidInputError
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]

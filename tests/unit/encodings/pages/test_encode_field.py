@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lancelet import kernels
 from lancelet.encodings.base import FileVersion
-from lancelet.encodings.encode_field import encode_plain, plain_kind
-from lancelet.encodings.options import PLAIN_OPTIONS
+from lancelet.encodings.choice.options import PLAIN_OPTIONS
+from lancelet.encodings.pages.encode_field import encode_plain, plain_kind
 from lancelet.encodings.v2_1.fields import pack_page
 from lancelet.encodings.v2_3.messages import pack_page as seal_page_of_2_3
 from lancelet.format.schema import Schema

@@ -23,13 +23,13 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import Block
+from lancelet.encodings.choice.options import Compression
 from lancelet.encodings.codecs.base import Codec, MeasuredPages
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
-from lancelet.encodings.options import Compression
-from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_by_page
+from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages, raw_bytes, sum_by_page
 from lancelet.values import dataclass
 
 Number = TypeVar("Number", float, npt.NDArray[np.float64])

@@ -24,8 +24,10 @@ import numpy.typing as npt
 
 from lancelet import kernels
 from lancelet.buffers import Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth, Variable
+from lancelet.encodings.choice.cost import Costs, costs_of, costs_of_compressed, saving_min
+from lancelet.encodings.choice.options import ByteStreamSplitMode, Compression, EncodingOptions
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import ChunkLimits, Codec, MeasuredPages
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
@@ -35,9 +37,7 @@ from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
 from lancelet.encodings.codecs.variable import VariableCodec
-from lancelet.encodings.cost import Costs, costs_of, costs_of_compressed, saving_min
-from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
-from lancelet.encodings.pages import ChunkedPages, Pages
+from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages
 from lancelet.values import dataclass, replace
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}

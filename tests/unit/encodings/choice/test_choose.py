@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet import kernels
-from lancelet.encodings import registry
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, FileVersion, FixedWidth, Variable
-from lancelet.encodings.choose import (
+from lancelet.encodings.choice.choose import (
     SMALL_CHUNK_VALUES_BYTES,
     MiniBlocks,
     encode_dictionary_mini_block,
@@ -24,11 +23,12 @@ from lancelet.encodings.choose import (
     encode_items,
     encode_mini_blocks,
 )
+from lancelet.encodings.choice.options import EncodingOptions
+from lancelet.encodings.choice.sample import sample_pages
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.codecs.unsigned import to_unsigned
-from lancelet.encodings.options import EncodingOptions
-from lancelet.encodings.pages import Pages
-from lancelet.encodings.sample import sample_pages
+from lancelet.encodings.pages.leaf_pages import Pages
 from tests.kit.blocks import fixed_width, plain_lists, runs, strings
 from tests.kit.codec_suite import assert_equal
 

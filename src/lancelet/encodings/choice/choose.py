@@ -28,8 +28,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
-from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FileVersion, FixedWidth, Variable
+from lancelet.encodings.choice.cost import BYTE_NS, LOOKUP_NS, Cost, RejectedCosts, try_values
+from lancelet.encodings.choice.options import (
+    PLAIN_OPTIONS,
+    ByteStreamSplitMode,
+    Compression,
+    EncodingOptions,
+)
+from lancelet.encodings.choice.sample import sample_long_strings, sample_pages, sample_rows
+from lancelet.encodings.choice.trials import Trial, best_trials, try_all
+from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import ChunkLimits, Codec, EncodedBlock, EncodedValues
 from lancelet.encodings.codecs.dictionary import split
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
@@ -40,17 +49,8 @@ from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES, from_unsigned
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
-from lancelet.encodings.cost import BYTE_NS, LOOKUP_NS, Cost, RejectedCosts, try_values
-from lancelet.encodings.layout import NO_CANDIDATES
-from lancelet.encodings.options import (
-    PLAIN_OPTIONS,
-    ByteStreamSplitMode,
-    Compression,
-    EncodingOptions,
-)
-from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
-from lancelet.encodings.sample import sample_long_strings, sample_pages, sample_rows
-from lancelet.encodings.trials import Trial, best_trials, try_all
+from lancelet.encodings.pages.layout import NO_CANDIDATES
+from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages, raw_bytes
 from lancelet.values import dataclass, replace
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000

@@ -25,16 +25,10 @@ from lancelet.encodings.arrow import (
     value_bytes_by_column,
 )
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
-from lancelet.encodings.blob_v1 import is_blob_v1
-from lancelet.encodings.blob_v2 import write_blob_data
+from lancelet.encodings.blobs.v1 import is_blob_v1
+from lancelet.encodings.blobs.v2 import write_blob_data
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
-from lancelet.encodings.encode_leaf import encode_leaf
-from lancelet.encodings.layout import (
-    ConstantLayout,
-    FullZipLayout,
-    MiniBlockLayout,
-    PageBody,
-)
 from lancelet.encodings.levels import (
     FixedListNode,
     LeafNode,
@@ -50,7 +44,13 @@ from lancelet.encodings.levels import (
     shred_together,
 )
 from lancelet.encodings.miniblock.small import SmallPageInput, encode_small, small_page
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
+from lancelet.encodings.pages.encode_leaf import encode_leaf
+from lancelet.encodings.pages.layout import (
+    ConstantLayout,
+    FullZipLayout,
+    MiniBlockLayout,
+    PageBody,
+)
 from lancelet.errors import InternalError, UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.field import Field

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lancelet.encodings.options import (
+from lancelet.encodings.choice.options import (
     ByteStreamSplitMode,
     Compression,
     EncodingOptions,

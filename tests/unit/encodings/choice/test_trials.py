@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from lancelet import kernels
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
-from lancelet.encodings.choose import encode_mini_blocks, estimate_items
+from lancelet.encodings.choice.choose import encode_mini_blocks, estimate_items
+from lancelet.encodings.choice.cost import saving_min
+from lancelet.encodings.choice.options import EncodingOptions
+from lancelet.encodings.choice.trials import GENERAL, best_trials, planes_entropy, try_all
 from lancelet.encodings.codecs.base import ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES, from_unsigned
-from lancelet.encodings.cost import saving_min
-from lancelet.encodings.options import EncodingOptions
-from lancelet.encodings.pages import ChunkedPages, Pages
-from lancelet.encodings.trials import GENERAL, best_trials, planes_entropy, try_all
+from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages
 
 RNG = np.random.default_rng(11)
 COUNT = 4096

@@ -1,0 +1,1 @@
+"""Large binary values that are stored outside of pages."""

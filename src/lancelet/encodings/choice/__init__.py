@@ -1,0 +1,1 @@
+"""Choice of the encoding of a page: options, candidates, trials on a sample, and costs."""
