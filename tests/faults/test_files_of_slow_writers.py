@@ -7,6 +7,7 @@ publishing and acknowledging. Its clock is days ahead, or the files are older th
 from __future__ import annotations
 
 import os
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,8 @@ from lancelet.table.handlers import PutIfAbsent
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from lancelet.upkeep.cleanup import CleanupPolicy, cleanup_old_versions
+from lancelet.upkeep.cleanup import run as cleanup_run
+from lancelet.upkeep.cleanup.plan import mentioned_since
 
 WEEK = timedelta(days=8)
 NO_SYNC = {"local_sync": "false"}
@@ -58,7 +61,9 @@ def clean_up(uri: str, offset: timedelta = timedelta(0), *, unverified: bool = F
     """Clean up as another process does, whose clock may be wrong."""
     with surroundings.replaced_by(Later(offset)):
         location = TableLocation.open(uri, NO_SYNC)
-        policy = CleanupPolicy(retain_versions=1, delete_unverified=unverified)
+        policy = CleanupPolicy(
+            retain_versions=1, delete_unverified=unverified, error_if_tagged_old_versions=False
+        )
         cleanup_old_versions(open_snapshot(location), policy)
 
 
@@ -200,6 +205,84 @@ def test_writer_that_is_paused_for_a_week(tmp_path, monkeypatch, change, clock):
     latest = lancelet.dataset(dataset.uri)
     assert latest.to_table().num_rows in expected
     assert [each for each in latest.check("indices") if each.severity.value == "error"] == []
+
+
+@pytest.fixture
+def held_up_cleanup(monkeypatch):
+    """Returns a function that starts a cleanup, which waits after it has read the versions."""
+    looked, may_delete = threading.Event(), threading.Event()
+    threads = []
+
+    def mentioned(plan, retained):
+        references = mentioned_since(plan, retained)
+        looked.set()
+        assert may_delete.wait(600)
+        return references
+
+    def start(uri):
+        threads.append(threading.Thread(target=clean_up, args=(uri,)))
+        threads[0].start()
+        assert looked.wait(600)
+
+    def finish():
+        may_delete.set()
+        for thread in threads:
+            thread.join()
+
+    monkeypatch.setattr(cleanup_run, "mentioned_since", mentioned)
+    yield start, finish
+    finish()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_week_old_files_are_not_committed_while_a_cleanup_may_delete_them(
+    tmp_path, operation, held_up_cleanup
+):
+    start, finish = held_up_cleanup
+    dataset = lancelet.write_dataset(rows(0), tmp_path / "t")
+    change = OPERATIONS[operation](dataset)
+    age(tmp_path / "t")
+    start(dataset.uri)
+    with pytest.raises(CommittedFilesMissingError, match="nothing was committed"):
+        lancelet.LanceDataset.commit(dataset.uri, change, read_version=1)
+    finish()
+    assert lancelet.dataset(dataset.uri).version == 1
+    check_readable(dataset.uri, 10)
+
+
+def test_a_cleanup_that_starts_before_the_put_of_week_old_files(
+    tmp_path, monkeypatch, held_up_cleanup
+):
+    start, finish = held_up_cleanup
+    dataset = lancelet.write_dataset(rows(0), tmp_path / "t")
+    change = appended(dataset)
+    age(tmp_path / "t")
+    publish = PutIfAbsent.publish
+
+    def held_up(self, store, path, data, *, version):
+        start(dataset.uri)
+        publish(self, store, path, data, version=version)
+
+    monkeypatch.setattr(PutIfAbsent, "publish", held_up)
+    with pytest.raises(CommittedFilesMissingError, match="version 2 was published"):
+        lancelet.LanceDataset.commit(dataset.uri, change, read_version=1)
+    finish()
+    monkeypatch.undo()
+    lancelet.dataset(dataset.uri, version=1).restore()
+    check_readable(dataset.uri, 10)
+
+
+def test_files_of_a_retained_version_are_committed_again_after_a_cleanup(tmp_path):
+    dataset = lancelet.write_dataset(rows(0), tmp_path / "t")
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    dataset.tags.create("first", 1)
+    appended(dataset)
+    age(tmp_path / "t")
+    newer = lancelet.write_dataset(rows(10), dataset.uri, mode="overwrite")
+    clean_up(dataset.uri)
+    again = lancelet.LanceOperation.Overwrite(newer.schema, fragments)
+    lancelet.LanceDataset.commit(dataset.uri, again, read_version=newer.version)
+    check_readable(dataset.uri, 10)
 
 
 def test_files_that_are_gone_after_the_put_are_reported(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from lancelet.change.merge.key_columns import KeyColumns
@@ -31,8 +30,7 @@ def check_distinct(
     ]
     if not keys:
         return
-    first = KeyIndex.build(Keys.concat(keys)).first_rows()
-    again = np.flatnonzero(first != np.arange(len(first)))
+    again, _ = KeyIndex.build(Keys.concat(keys)).repeats()
     if len(again):
         raise InvalidInputError(
             "rows of one batch have the same key; drop duplicates before the sink",

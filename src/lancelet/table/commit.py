@@ -66,7 +66,7 @@ from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, cache_manifest
 from lancelet.table.moved_rows import with_counted_rows, with_creation_versions
 from lancelet.table.new_files import check_new_files
-from lancelet.table.removals import Removals, hold_version, last_sweep
+from lancelet.table.removals import Removals, hold_version, sweep_version
 from lancelet.table.snapshot import (
     Snapshot,
     latest_snapshot,
@@ -273,7 +273,7 @@ def _follow(
         check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
         existing = resolver.find_own_version(latest)
     if existing is not None:
-        check_new_files(existing, None, is_published=True)
+        check_new_files(existing, None, folder=VersionFolder.of(location.store))
         return existing
     if options.watermark is not None and options.watermark.is_reached(latest.manifest.config):
         return latest
@@ -447,7 +447,7 @@ def _publish(
     entry = ManifestEntry(manifest.version, prepared.naming, path, len(data), manifest.timestamp)
     published = written_snapshot(location, entry, stored, indices, transaction)
     if may_lack_files:
-        check_new_files(published, prepared.base, is_published=False)
+        check_new_files(published, prepared.base)
     existing = None
     try:
         handler.publish(store, path, data, version=manifest.version)
@@ -470,8 +470,8 @@ def _publish(
         folder = listing
         _write_hint(store, manifest.version)
     read_version = transaction.read_version if resolver is None else resolver.ours.read_version
-    if may_lack_files or (adds_files and read_version <= last_sweep(folder)):
-        check_new_files(published, prepared.base, is_published=True)
+    if may_lack_files or (adds_files and read_version <= sweep_version(folder)):
+        check_new_files(published, prepared.base, folder=folder)
     if existing is not None:
         return existing  # An earlier attempt may have put it with another timestamp.
     cache_manifest(data, stored, location.metadata_cache.cache)

@@ -1,21 +1,34 @@
-"""Check that the files that a commit adds to a table exist.
+"""Check that the files that a commit adds to a table exist, and that no cleanup deletes them.
 
 A cleanup deletes files that no version mentions once they are a week old. A commit that was paused
 for so long, or runs next to a cleanup with a wrong clock, may lose its files that way:
 
     writer     writes data/a.lance .......................... puts version 8    checks data/a.lance
     cleanup                          deletes data/a.lance
+
+A cleanup may also be paused before it deletes. It puts its marker before it reads the versions, and
+takes the time of the marker for the age of files. A file that was a week older than the newest
+marker may therefore be deleted at any time, unless an earlier version mentions it:
+
+    writer     writes data/a.lance ............... puts version 8    compares the times
+    cleanup                    marker   reads versions ........................ deletes data/a.lance
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from lancelet import surroundings
 from lancelet.config import IO_THREADS
-from lancelet.errors import CommitOutcomeUnknownError, CommittedFilesMissingError, StorageError
+from lancelet.errors import (
+    CommitOutcomeUnknownError,
+    CommittedFilesMissingError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from lancelet.format.fragment import Fragment
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import (
@@ -33,7 +46,9 @@ from lancelet.format.operation import (
 from lancelet.format.paths import DATA, DELETIONS, INDICES
 from lancelet.io.store import Store
 from lancelet.io.uri import join, name, parent
-from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.table.manifests import VersionFolder
+from lancelet.table.removals import UNVERIFIED_AGE, Sweep, last_sweep
+from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry
 from lancelet.values import dataclass
 
 _LISTED_FROM: Final = 1000
@@ -51,15 +66,20 @@ class _File:
     base_id: int | None = None
 
 
-def check_new_files(published: Snapshot, base: Snapshot | None, *, is_published: bool) -> None:
-    """Raise if files are missing that the transaction of a version added to those of `base`.
+def check_new_files(
+    published: Snapshot, base: Snapshot | None, *, folder: VersionFolder | None = None
+) -> None:
+    """Raise if files are unsafe that the transaction of a version added to those of `base`.
+
+    `folder` is a listing after the put, or None before it.
 
     Raises:
-        CommittedFilesMissingError: Files are missing.
+        CommittedFilesMissingError: Files are missing, or a cleanup may be about to delete them.
         CommitOutcomeUnknownError: The version was published, and its files cannot be checked.
     """
+    is_published = folder is not None
     try:
-        missing = _missing_files(published, base, is_published=is_published)
+        missing = _unsafe_files(published, base, folder)
     except StorageError as error:
         if not is_published:
             raise
@@ -73,14 +93,14 @@ def check_new_files(published: Snapshot, base: Snapshot | None, *, is_published:
         return
     version = published.version
     advice = (
-        f"version {version} was published and cannot be read completely; restore version "
+        f"version {version} was published and may not be read completely; restore version "
         f"{version - 1} and write the rows again"
         if is_published
         else "nothing was committed; write the rows again"
     )
     raise CommittedFilesMissingError(
-        f"{len(missing)} files of the commit were removed before it was acknowledged, as by a "
-        f"cleanup that took them for files of no version; {advice}",
+        f"{len(missing)} files of the commit were removed before it was acknowledged, or are being "
+        f"removed, as by a cleanup that took them for files of no version; {advice}",
         uri=published.location.uri,
         version=version,
         is_published=is_published,
@@ -88,13 +108,44 @@ def check_new_files(published: Snapshot, base: Snapshot | None, *, is_published:
     )
 
 
-def _missing_files(published: Snapshot, base: Snapshot | None, *, is_published: bool) -> list[str]:
-    files = _added_files(published, base)
-    missing = sorted(_missing(published, files))
-    if missing and is_published and not published.exists():
+def _unsafe_files(
+    published: Snapshot, base: Snapshot | None, folder: VersionFolder | None
+) -> list[str]:
+    files, store = _added_files(published, base), published.location.store
+    sweep = last_sweep(store, folder or VersionFolder.of(store))
+    unsafe = _unsafe(published, files, sweep)
+    if unsafe and folder is not None and not published.exists():
         # A later version may have replaced the files before a cleanup removed this version.
-        missing = sorted(_missing(published, files & _files_of_latest(published)))
-    return missing
+        files &= _files_of_latest(published)
+        unsafe = _unsafe(published, files, sweep)
+    return sorted(unsafe)
+
+
+def _unsafe(published: Snapshot, files: set[_File], sweep: Sweep | None) -> list[str]:
+    """Return the URIs of files that are missing or that a cleanup may be about to delete."""
+    times = _modified(published, files)
+    missing = [uri for uri, modified in times.values() if modified is None]
+    if missing or sweep is None:
+        return missing
+    endangered = {
+        file: uri
+        for file, (uri, modified) in times.items()
+        if modified is not None and sweep.time - modified >= UNVERIFIED_AGE
+    }
+    if not endangered:
+        return []
+    retained = _files_until(published, sweep.version)
+    return [uri for file, uri in endangered.items() if file not in retained]
+
+
+def _files_until(published: Snapshot, version: int) -> set[_File]:
+    """Return the files of all versions that a cleanup at `version` retained."""
+    files: set[_File] = set()
+    location = published.location
+    for entry in location.handler.list_versions(location.store):
+        if entry.version <= version:
+            files |= _files_of_version(open_entry(location, entry))
+    return files
 
 
 def _added_files(published: Snapshot, base: Snapshot | None) -> set[_File]:
@@ -114,10 +165,12 @@ def _added_files(published: Snapshot, base: Snapshot | None) -> set[_File]:
 
 def _files_of_latest(published: Snapshot) -> set[_File]:
     latest = latest_snapshot(published.location)
-    if latest is None:
-        return set()
-    files = {file for fragment in latest.fragments for file in _files_of(fragment)}
-    return files | {file for index in latest.indices.indices for file in _files_of_index(index)}
+    return set() if latest is None else _files_of_version(latest)
+
+
+def _files_of_version(snapshot: Snapshot) -> set[_File]:
+    files = {file for fragment in snapshot.fragments for file in _files_of(fragment)}
+    return files | {file for index in snapshot.indices.indices for file in _files_of_index(index)}
 
 
 def _fragments_of(operation: Operation) -> tuple[Fragment, ...]:
@@ -172,27 +225,36 @@ def _files_of(fragment: Fragment) -> Iterator[_File]:
         yield _File(DELETIONS, name(deletion.path(fragment.id)), deletion.base_id)
 
 
-def _missing(snapshot: Snapshot, files: set[_File]) -> Iterator[str]:
-    """Yield the URIs of files that do not exist."""
+def _modified(snapshot: Snapshot, files: set[_File]) -> dict[_File, tuple[str, datetime | None]]:
+    """Return the URI and the modification time of each file, None for one that does not exist."""
     bases = snapshot.manifest.bases
-    folders: dict[tuple[str, str], list[str]] = defaultdict(list)
+    folders: dict[tuple[str, str], dict[str, _File]] = defaultdict(dict)
     stores: dict[str, Store] = {}
     for file in files:
         store, path = snapshot.location.resolve(file.folder, file.path, file.base_id, bases)
         stores[store.uri] = store
-        folders[store.uri, parent(path)].append(path)
-    single: list[tuple[Store, str]] = []
-    for (uri, folder), paths in folders.items():
-        if len(paths) < _LISTED_FROM:
-            single += [(stores[uri], path) for path in paths]
+        folders[store.uri, parent(path)][path] = file
+    times: dict[_File, tuple[str, datetime | None]] = {}
+    single: list[tuple[Store, str, _File]] = []
+    for (uri, folder), by_path in folders.items():
+        if len(by_path) < _LISTED_FROM:
+            single += [(stores[uri], path, file) for path, file in by_path.items()]
         else:
-            stored = {info.path for info in stores[uri].list(folder)}
-            yield from (join(uri, path) for path in paths if path not in stored)
+            stored = {info.path: info.modified for info in stores[uri].list(folder)}
+            for path, file in by_path.items():
+                times[file] = join(uri, path), stored.get(path)
     if len(single) < 2:
-        exists = [store.exists(path) for store, path in single]
+        found = [_time_of(store, path) for store, path, _ in single]
     else:
         with surroundings.executor(min(IO_THREADS, len(single)), "lancelet-check") as pool:
-            exists = list(pool.map(lambda each: each[0].exists(each[1]), single))
-    for (store, path), is_there in zip(single, exists, strict=True):
-        if not is_there:
-            yield join(store.uri, path)
+            found = list(pool.map(lambda each: _time_of(*each[:2]), single))
+    for (store, path, file), modified in zip(single, found, strict=True):
+        times[file] = join(store.uri, path), modified
+    return times
+
+
+def _time_of(store: Store, path: str) -> datetime | None:
+    try:
+        return store.info(path).modified
+    except ObjectNotFoundError:
+        return None

@@ -22,8 +22,9 @@ of their own, and versions merged from them are never removed from a record.
 
 A cleanup deletes such files if they are old, and clocks may be wrong about that. It puts this
 marker first and reads new versions afterwards. A commit that read version 7 or an older one and
-finds the marker after its put checks that its files still exist. A commit that read a later version
-wrote its files after the cleanup had listed the files to delete.
+finds the marker after its put checks its files: they exist, and were less than a week old at the
+time of the marker. A commit that read a later version wrote its files after the cleanup had listed
+the files to delete.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -51,6 +52,9 @@ from lancelet.io import Store
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder
 from lancelet.values import dataclass
+
+UNVERIFIED_AGE: Final = timedelta(days=7)
+"""Minimum age at which unreferenced files are assumed to have no active writer."""
 
 _RECORD: Final = re.compile(r"\.removed-\d{20}-(\d{20})-[0-9a-f]{32}\.json")
 _SWEEP: Final = re.compile(r"\.swept-(\d{20})-[0-9a-f]{32}")
@@ -203,6 +207,14 @@ def is_hold(name: str) -> bool:
     return _HOLD.fullmatch(name) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A deletion of unreferenced files: the newest version before, and the time of the store."""
+
+    version: int
+    time: datetime
+
+
 def record_sweep(store: Store, version: int) -> datetime:
     """Record that unreferenced files are about to be deleted; return the time of the store."""
     path = f"{VERSIONS}/.swept-{version:020}-{surroundings.new_uuid().hex}"
@@ -212,9 +224,22 @@ def record_sweep(store: Store, version: int) -> datetime:
     return store.info(path).modified
 
 
-def last_sweep(folder: VersionFolder) -> int:
+def sweep_version(folder: VersionFolder) -> int:
     """Return the version of the last deletion of unreferenced files, or -1."""
     return max(map(_parse_sweep, folder.dotted), default=-1)
+
+
+def last_sweep(store: Store, folder: VersionFolder) -> Sweep | None:
+    """Return the last deletion of unreferenced files, or None; it may still be running."""
+    found: Sweep | None = None
+    for each in filter(_SWEEP.fullmatch, folder.dotted):
+        try:
+            info = store.info(f"{VERSIONS}/{each}")
+        except ObjectNotFoundError:  # A later cleanup replaces the marker of an earlier one.
+            continue
+        if found is None or info.modified > found.time:
+            found = Sweep(_parse_sweep(each), info.modified)
+    return found
 
 
 def _parse_sweep(name: str) -> int:

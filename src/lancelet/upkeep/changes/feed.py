@@ -32,7 +32,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s
 from lancelet.change.merge.key_bytes import key_bytes
 from lancelet.change.merge.key_index import KeyIndex, Keys
 from lancelet.errors import FieldNotFoundError, InvalidInputError
@@ -216,7 +215,7 @@ def rows_changed_by_key(begin: Snapshot, end: Snapshot, on: Sequence[str]) -> It
     """Yield the changed rows in blocks; deleted rows come last."""
     before = _concatenate(_key_blocks(begin, end, on))
     index = KeyIndex.build(before.keys)
-    _check_distinct(before, index, begin, on)
+    _check_distinct(index, begin, on)
     seen = np.zeros(len(before.ids), np.bool_)
     compared = _compared_columns(begin, end, on)
     for block in _key_blocks(end, begin, on):
@@ -259,9 +258,9 @@ def _concatenate(blocks: Iterator[_KeyBlock]) -> _KeyBlock:
     )
 
 
-def _check_distinct(rows: _KeyBlock, index: KeyIndex, of: Snapshot, on: Sequence[str]) -> None:
-    first: Int64s = index.first_rows()
-    if bool((first != np.arange(len(rows.ids))).any()):
+def _check_distinct(index: KeyIndex, of: Snapshot, on: Sequence[str]) -> None:
+    repeated, _ = index.repeats()
+    if len(repeated):
         raise _duplicate_key_error(of, on)
 
 

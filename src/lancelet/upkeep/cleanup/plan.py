@@ -40,7 +40,7 @@ from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, check_name, find_latest
 from lancelet.table.refs import list_branches, list_tags, main_location
-from lancelet.table.removals import Removals, held_versions, is_hold
+from lancelet.table.removals import UNVERIFIED_AGE, Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.cleanup.mentions import (
     Mentions,
@@ -49,7 +49,7 @@ from lancelet.upkeep.cleanup.mentions import (
     is_detached_entry,
     read_versions,
 )
-from lancelet.upkeep.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
+from lancelet.upkeep.cleanup.policy import CleanupInputError, CleanupPolicy
 from lancelet.values import dataclass
 
 _BLOB_SUFFIX: Final = ".blob"

@@ -9,14 +9,10 @@ The current version, newer versions and tagged versions are always retained.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.values import dataclass
-
-UNVERIFIED_AGE: Final = timedelta(days=7)
-"""Minimum age at which unreferenced files are assumed to have no active writer."""
 
 
 class CleanupInputError(InvalidInputError, OSError):

@@ -37,7 +37,13 @@ from lancelet.format.paths import (
 from lancelet.io import Store
 from lancelet.io.durable import is_out_of_space
 from lancelet.io.uri import parse_uri
-from lancelet.table.removals import Removals, record_removals, record_sweep, retain_versions
+from lancelet.table.removals import (
+    UNVERIFIED_AGE,
+    Removals,
+    record_removals,
+    record_sweep,
+    retain_versions,
+)
 from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.cleanup.plan import (
     CleanupCandidateFile,
@@ -48,7 +54,7 @@ from lancelet.upkeep.cleanup.plan import (
     plan_cleanup,
     referred_since,
 )
-from lancelet.upkeep.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
+from lancelet.upkeep.cleanup.policy import CleanupPolicy
 from lancelet.values import dataclass
 
 T = TypeVar("T")
