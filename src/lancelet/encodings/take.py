@@ -22,13 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet import kernels
-from lancelet.buffers import ByteSlices, Int64s
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.arrow import to_arrow
 from lancelet.errors import ArrayOverflowError
 
 _SLICE_SHARE: Final = 4
 """Selections of less than 1/4 of an array are copied, so that they do not retain the rest."""
 
+
+_VECTOR_BYTES_MIN: Final = 256
+"""Smaller vectors are faster to take by index after they are concatenated."""
 
 _OFFSETS: Final[Mapping[pa.DataType, np.dtype[np.signedinteger[Any]]]] = {
     pa.binary(): np.dtype(np.int32),
@@ -61,53 +64,140 @@ def take_rows(array: pa.Array, indices: pa.Array | Int64s, *, is_within: bool = 
 def scatter_rows(chunks: Sequence[pa.Array], positions: Int64s) -> pa.Array:
     """Scatter the rows of arrays of one type to `positions`, a permutation.
 
-    Strings and binary values are copied once; concatenating first would copy them twice.
+    Strings, binary values, lists of numbers and vectors are copied once; concatenating first would
+    copy them twice.
 
     >>> scatter_rows([pa.array(["a", "b"]), pa.array(["c"])], np.array([2, 0, 1])).to_pylist()
     ['b', 'c', 'a']
     """
-    first = chunks[0].type
-    if len(chunks) > 1 and first in _OFFSETS:
-        scattered = _scatter_bytes(chunks, positions, _OFFSETS[first])
-        if scattered is not None:
-            return scattered
+    scattered = _scatter_slices(chunks, positions)
+    if scattered is not None:
+        return scattered
     order = np.empty_like(positions)
     order[positions] = np.arange(len(positions))
-    return take_rows(join_arrays(chunks), order)
+    return take_rows(join_arrays(chunks), order, is_within=True)
+
+
+def _scatter_slices(chunks: Sequence[pa.Array], positions: Int64s) -> pa.Array | None:
+    """Scatter values that are byte ranges; None for other types, or if offsets would overflow."""
+    data_type = chunks[0].type
+    width = vector_bytes(data_type)
+    if width and not any(chunk.null_count for chunk in chunks):
+        items = [chunk.values.slice(chunk.offset * data_type.list_size) for chunk in chunks]
+        if any(each.null_count for each in items):
+            return None
+        data, first = empty_bytes(width * len(positions)), 0
+        for chunk, item in zip(chunks, items, strict=True):
+            source = ByteSlices(
+                _item_bytes(item),
+                np.arange(0, width * len(chunk), width),
+                np.full(len(chunk), width),
+            )
+            kernels.copy_slices(source, data, positions[first : first + len(chunk)] * width)
+            first += len(chunk)
+        return vectors_of(data_type, data)
+    if data_type in _OFFSETS:
+        return _scatter_bytes(chunks, positions, _OFFSETS[data_type], 1)
+    if _is_list_of_numbers(data_type) and not any(_items_of(c).null_count for c in chunks):
+        offset = _OFFSETS[pa.binary() if pa.types.is_list(data_type) else pa.large_binary()]
+        return _scatter_bytes(chunks, positions, offset, data_type.value_type.bit_width // 8)
+    return None
 
 
 def _scatter_bytes(
-    chunks: Sequence[pa.Array], positions: Int64s, offset: np.dtype[np.signedinteger[Any]]
+    chunks: Sequence[pa.Array],
+    positions: Int64s,
+    offset: np.dtype[np.signedinteger[Any]],
+    item_bytes: int,
 ) -> pa.Array | None:
-    """Scatter strings or binary values; None if 32-bit offsets would overflow."""
-    sources = [_to_slices(chunk, offset) for chunk in chunks]
+    """Scatter strings, binary values or lists; None if 32-bit offsets would overflow."""
+    sources = [_to_slices(chunk, offset, item_bytes) for chunk in chunks]
     sizes = np.empty(len(positions), np.int64)
     sizes[positions] = np.concatenate([source.size for source in sources])
-    offsets = np.zeros(len(positions) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    if offsets[-1] > np.iinfo(offset).max:
+    ends = np.zeros(len(positions) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    if ends[-1] // item_bytes > np.iinfo(offset).max:
         return None
-    # Malloc reuses memory freed by other threads; Arrow's pool requests new pages.
-    buffer = pa.allocate_buffer(int(offsets[-1]), pa.system_memory_pool())
-    data = np.frombuffer(memoryview(buffer), np.uint8)
-    starts, first = offsets[positions], 0
+    data = empty_bytes(int(ends[-1]))
+    starts, first = ends[positions], 0
     for source in sources:
         kernels.copy_slices(source, data, starts[first : first + len(source)])
         first += len(source)
-    validity = None
-    if any(chunk.null_count for chunk in chunks):
+    validity, nulls = None, sum(chunk.null_count for chunk in chunks)
+    if nulls:
         valid = np.empty(len(positions), np.bool_)
         valid[positions] = pa.chunked_array([chunk.is_valid() for chunk in chunks]).to_numpy()
         validity = pa.array(valid).buffers()[1]
-    buffers = [validity, pa.py_buffer(offsets.astype(offset)), buffer]
-    return pa.Array.from_buffers(chunks[0].type, len(positions), buffers)
+    offsets = pa.py_buffer((ends if item_bytes == 1 else ends // item_bytes).astype(offset))
+    data_type, buffer = chunks[0].type, pa.py_buffer(data)
+    if data_type in _OFFSETS:
+        return pa.Array.from_buffers(data_type, len(positions), [validity, offsets, buffer], nulls)
+    count = int(ends[-1]) // item_bytes
+    items = pa.Array.from_buffers(data_type.value_type, count, [None, buffer], 0)
+    return pa.Array.from_buffers(
+        data_type, len(positions), [validity, offsets], nulls, children=[items]
+    )
 
 
-def _to_slices(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> ByteSlices:
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, offset)[array.offset : array.offset + len(array) + 1]
-    data_bytes = np.frombuffer(b"" if data is None else data, np.uint8)
-    return ByteSlices(data_bytes, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
+def _to_slices(
+    array: pa.Array, offset: np.dtype[np.signedinteger[Any]], item_bytes: int
+) -> ByteSlices:
+    if array.type in _OFFSETS:
+        data = array.buffers()[2]
+        data_bytes = np.frombuffer(b"" if data is None else data, np.uint8)
+    else:
+        data_bytes = _item_bytes(array.values)
+    ends = np.frombuffer(array.buffers()[1] or bytes(offset.itemsize), offset)
+    ends = ends[array.offset : array.offset + len(array) + 1].astype(np.int64) * item_bytes
+    return ByteSlices(data_bytes, ends[:-1], np.diff(ends))
+
+
+def vectors_of(data_type: pa.DataType, data: Bytes) -> pa.Array:
+    """Return the vectors of a buffer."""
+    count = 8 * len(data) // data_type.value_type.bit_width
+    values = pa.Array.from_buffers(data_type.value_type, count, [None, pa.py_buffer(data)], 0)
+    rows = count // data_type.list_size
+    return pa.Array.from_buffers(data_type, rows, [None], 0, children=[values])
+
+
+def empty_bytes(size: int) -> Bytes:
+    """Return uninitialized memory."""
+    recycled = kernels.recycled_memory()
+    if recycled is not None:
+        return recycled.empty(size)
+    # Malloc reuses memory freed by other threads; Arrow's pool requests new pages.
+    buffer = pa.allocate_buffer(size, pa.system_memory_pool())
+    return np.frombuffer(memoryview(buffer), np.uint8)
+
+
+def _item_bytes(items: pa.Array) -> Bytes:
+    """Return the bytes of numbers."""
+    width = items.type.bit_width // 8
+    data = np.frombuffer(items.buffers()[1] or b"", np.uint8)
+    return data[items.offset * width : (items.offset + len(items)) * width]
+
+
+def _items_of(array: pa.Array) -> pa.Array:
+    """Return the items of the lists of a slice."""
+    start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+    return array.values.slice(start, stop - start)
+
+
+def vector_bytes(data_type: pa.DataType) -> int:
+    """Return the size of a vector of numbers that is copied as bytes, or 0."""
+    if not pa.types.is_fixed_size_list(data_type) or not _is_number(data_type.value_type):
+        return 0
+    width = int(data_type.list_size) * int(data_type.value_type.bit_width) // 8
+    return width if width >= _VECTOR_BYTES_MIN else 0
+
+
+def _is_list_of_numbers(data_type: pa.DataType) -> bool:
+    is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+    return is_list and _is_number(data_type.value_type)
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type))
 
 
 def take_ascending(array: pa.Array, rows: Int64s) -> pa.Array:

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -90,7 +91,7 @@ def map_ordered(
     source = iter(items)
     first = list(islice(source, 1 if waits else few - 1))
     following = list(islice(source, 1))
-    if is_worker() or threads == 1 or not following:
+    if is_worker() or threads == 1 or not following or (not waits and _is_inline()):
         yield from map(task, first)
         yield from map(task, following)
         yield from map(task, source)
@@ -126,6 +127,21 @@ def submit(task: Callable[[], R]) -> Future[R]:
     future: Future[R] = Future()
     future.set_result(task())
     return future
+
+
+@contextmanager
+def decoding_inline() -> Iterator[None]:
+    """Decode in this thread; for callers that read in several threads themselves."""
+    before = _is_inline()
+    _worker.is_inline = True
+    try:
+        yield
+    finally:
+        _worker.is_inline = before
+
+
+def _is_inline() -> bool:
+    return getattr(_worker, "is_inline", False)
 
 
 def is_worker() -> bool:

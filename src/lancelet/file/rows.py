@@ -25,8 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet import kernels
 from lancelet.buffers import (
     ByteRanges,
+    Bytes,
     ByteSlices,
     Fetch,
     Int64s,
@@ -157,6 +159,25 @@ class RowReader(ABC):
                 return None
             ranges = opened.reader.value_ranges(rows)
             return None if ranges is None else self._fetch_copied(ranges)
+
+    def copy_values(self, field: Field, rows: Int64s, out: Bytes, position: Int64s) -> bool:
+        """Copy the stored values of rows to positions of a buffer, without another copy.
+
+        Returns False if rows are repeated or descending, if the encoding is not the Arrow layout,
+        or if the file is not in memory.
+        """
+        with self._adding_file_facts():
+            opened = self._open_fields((field,))[0]
+            is_ascending = bool((rows[1:] > rows[:-1]).all())
+            if self._waits or not opened.is_as_stored or not is_ascending:
+                return False
+            ranges = opened.reader.value_ranges(rows)
+            if ranges is None:
+                return False
+            kernels.copy_slices(self._fetch(ranges), out, position)
+            if self._mapped is not None:
+                self._mapped.check_intact()
+            return True
 
     def _fetch_copied(self, ranges: ByteRanges) -> ByteSlices:
         """Read bytes that outlive the check for truncation; mapped bytes are copied."""

@@ -11,6 +11,7 @@ from lancelet.kernels.full_zip import ZipShape
 from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
+from lancelet.kernels.recycled import RecycledMemory, recycled_memory, recycling
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,
@@ -32,6 +33,7 @@ __all__ = [
     "OffsetOverflowError",
     "Offsets",
     "PackedLevels",
+    "RecycledMemory",
     "RowLevels",
     "SlowKernelsWarning",
     "SmallPage",
@@ -40,6 +42,8 @@ __all__ = [
     "ZipShape",
     "backend",
     "instruction_sets",
+    "recycled_memory",
+    "recycling",
     "use_instruction_set",
     "zstd_compress_chunks",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import ByteSlices, Int64s
+from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.encodings.codecs.base import ValueRange
 from lancelet.errors import CorruptDataError
@@ -114,6 +114,15 @@ class FragmentReader:
         reader, stored = found
         with self._meter.counting_read((field,), len(rows)):
             return reader.read_value_slices(stored, rows)
+
+    def copy_values(self, field: Field, rows: Int64s, out: Bytes, position: Int64s) -> bool:
+        """Copy the values at ascending row offsets; see `RowReader.copy_values`."""
+        found = self._reader_of(field)
+        if found is None:
+            return False
+        reader, stored = found
+        with self._meter.counting_read((field,), len(rows)):
+            return reader.copy_values(stored, rows, out, position)
 
     def as_dictionary(self, field: Field) -> Field | None:
         """Return the field with a dictionary type; see `RowReader.as_dictionary`."""

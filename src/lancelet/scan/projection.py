@@ -11,7 +11,7 @@ Columns of the table take precedence over row columns of the same name.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -78,6 +78,15 @@ class Projection:
         return bool(names) and [column.expression for column in self.columns] == [
             Column((name,)) for name in names
         ]
+
+    def without(self, names: Collection[str]) -> Projection:
+        """Return a plain projection without some of its fields."""
+        return Projection(
+            tuple(column for column in self.columns if column.field.name not in names),
+            tuple(field for field in self.fields if field.name not in names),
+            self.row_columns,
+            self.metadata,
+        )
 
     def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Compute the output from a batch of the fields read, followed by the row columns."""

@@ -8,14 +8,15 @@ For example:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.take import scatter_rows
+from lancelet.encodings.take import empty_bytes, scatter_rows, vector_bytes, vectors_of
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import PARALLEL_TASKS_MIN, map_ordered
 from lancelet.rowids.address import (
@@ -24,6 +25,7 @@ from lancelet.rowids.address import (
     UInt64s,
     addresses_of,
     group_by_fragment,
+    offsets_by_fragment,
     offsets_of,
 )
 from lancelet.scan.nodes.source import FragmentSource, waits_for_storage
@@ -34,6 +36,9 @@ from lancelet.table.snapshot import Snapshot
 
 _FEW_ROWS: Final = 256
 """Up to this number of rows, fragments are read in the calling thread."""
+
+
+_NO_COLUMNS: Final[Mapping[str, pa.Array]] = {}
 
 
 class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OverflowError, OSError):
@@ -62,17 +67,18 @@ def addresses_at(snapshot: Snapshot, indices: Int64s) -> UInt64s:
     return addresses
 
 
-def take_indices(snapshot: Snapshot, indices: Int64s, projection: Projection) -> pa.Table:
-    """Return rows in the given order, by their indices among the live rows of the version."""
+def take_stored(snapshot: Snapshot, indices: Int64s, projection: Projection) -> StoredRows:
+    """Return rows by their indices among the live rows of the version, in storage order."""
     found = _within_one(snapshot, indices)
     if found is None:
-        return take_addresses(snapshot, addresses_at(snapshot, indices), projection)
+        with snapshot.translating_missing_files():
+            return _taken(snapshot, addresses_at(snapshot, indices), projection)
     fragment_index, offsets = found
     with snapshot.translating_missing_files():
         source = FragmentSource(snapshot, snapshot.fragments[fragment_index], with_deleted=False)
         if source.fragment.deletion_file is not None:
             offsets = source.hidden.physical_offsets(offsets)
-        return pa.Table.from_batches([take_of_source(projection, (source, offsets))])
+        return _stored_of_source(projection, source, offsets)
 
 
 def _within_one(snapshot: Snapshot, indices: Int64s) -> tuple[int, Int64s] | None:
@@ -112,47 +118,126 @@ def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
 def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     """Return the rows at addresses, in the given order."""
     with snapshot.translating_missing_files():
-        return _taken(snapshot, addresses, projection)
+        return _taken(snapshot, addresses, projection).to_table()
 
 
-def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
-    schema = projection.schema
-    if len(addresses):
-        only = int(addresses[0]) >> OFFSET_BITS
-        offsets = addresses - np.uint64(only << OFFSET_BITS)  # wraps around for smaller addresses
-        if len(addresses) == 1 or int(offsets.max()) >> OFFSET_BITS == 0:
-            task = only, offsets.view(np.int64)
-            return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
-    groups = group_by_fragment(addresses)
-    if not groups:
-        if not schema.names:
-            return pa.Table.from_batches([without_columns(0)])
-        # Empty tables created by Arrow lose extension types within lists.
-        return pa.Table.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
-    waits = waits_for_storage(snapshot)
-    within = offsets_of(addresses)
-    tasks = ((number, within[indices]) for number, indices in groups.items())
-    few = len(groups) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
-    take = partial(_take_of_fragment, snapshot, projection)
-    batches = list(map_ordered(take, tasks, waits=waits, few=few))
-    read_order = np.concatenate(list(groups.values()))
-    if bool((read_order[1:] > read_order[:-1]).all()):
-        return pa.Table.from_batches(batches)
-    if not batches[0].num_columns:
-        return pa.Table.from_batches(batches)
-    columns = [
-        scatter_rows([batch.column(number) for batch in batches], read_order)
-        for number in range(batches[0].num_columns)
+class StoredRows(NamedTuple):
+    """Rows read in storage order, and their order in the request.
+
+    Row i of the batches is row `positions[i]` of the request. The rows of a request that is already
+    in storage order have no positions. Columns in `ordered` are not in the batches; they have the
+    order of the request.
+    """
+
+    schema: pa.Schema
+    batches: Sequence[pa.RecordBatch]
+    positions: Int64s | None
+    ordered: Mapping[str, pa.Array] = _NO_COLUMNS
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory."""
+        return sum(each.nbytes for each in (*self.batches, *self.ordered.values()))
+
+    def chunks(self, name: str) -> list[pa.Array]:
+        """Return the values of a column in storage order."""
+        return [batch.column(name) for batch in self.batches]
+
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return the values of a column in the requested order."""
+        if name in self.ordered:
+            return self.ordered[name]
+        chunks = self.chunks(name)
+        if self.positions is None:
+            return pa.chunked_array(chunks, self.schema.field(name).type)
+        return scatter_rows(chunks, self.positions)
+
+    def to_table(self) -> pa.Table:
+        """Return the rows in the requested order."""
+        if not self.ordered and (self.positions is None or not self.schema.names):
+            return pa.Table.from_batches(self.batches, self.schema)
+        columns = [self.column(name) for name in self.schema.names]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> StoredRows:
+    if not len(addresses):
+        return _no_rows(projection.schema)
+    only = int(addresses[0]) >> OFFSET_BITS
+    offsets = addresses - np.uint64(only << OFFSET_BITS)  # wraps around for smaller addresses
+    if len(addresses) == 1 or int(offsets.max()) >> OFFSET_BITS == 0:
+        source = FragmentSource(snapshot, snapshot.fragments.by_id(only), with_deleted=False)
+        return _stored_of_source(projection, source, offsets.view(np.int64))
+    positions = _storage_order(addresses)
+    addresses = addresses if positions is None else addresses[positions]
+    tasks = [
+        (FragmentSource(snapshot, snapshot.fragments.by_id(number), with_deleted=False), within)
+        for number, within in offsets_by_fragment(addresses).items()
     ]
-    return pa.Table.from_arrays(columns, schema=batches[0].schema)
+    ordered = {} if positions is None else _ordered_vectors(projection, tasks, positions)
+    rest = projection.without(ordered) if ordered else projection
+    few = len(tasks) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
+    batches: list[pa.RecordBatch] = []
+    if rest.columns or not ordered:
+        waits = waits_for_storage(snapshot)
+        batches += map_ordered(partial(take_of_source, rest), tasks, waits=waits, few=few)
+    schema = projection.schema if ordered else batches[0].schema
+    return StoredRows(schema, batches, positions, ordered)
 
 
-def _take_of_fragment(
-    snapshot: Snapshot, projection: Projection, task: tuple[int, Int64s]
-) -> pa.RecordBatch:
-    fragment_id, offsets = task
-    source = FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
-    return take_of_source(projection, (source, offsets))
+def _stored_of_source(
+    projection: Projection, source: FragmentSource, offsets: Int64s
+) -> StoredRows:
+    # Kernels read few rows in any order at once.
+    positions = _storage_order(offsets) if len(offsets) > _FEW_ROWS else None
+    if positions is None:
+        batch = take_of_source(projection, (source, offsets))
+        return StoredRows(batch.schema, [batch], None)
+    task = source, offsets[positions]
+    ordered = _ordered_vectors(projection, [task], positions)
+    rest = projection.without(ordered) if ordered else projection
+    batches = [take_of_source(rest, task)] if rest.columns or not ordered else []
+    return StoredRows(
+        projection.schema if ordered else batches[0].schema, batches, positions, ordered
+    )
+
+
+def _ordered_vectors(
+    projection: Projection, tasks: Sequence[tuple[FragmentSource, Int64s]], positions: Int64s
+) -> dict[str, pa.Array]:
+    """Return vectors that files store in the Arrow layout, copied once to the requested order."""
+    found: dict[str, pa.Array] = {}
+    if not projection.is_plain:
+        return found
+    for field, column in zip(projection.fields, projection.columns, strict=False):
+        width = vector_bytes(column.field.type)
+        if not width:
+            continue
+        data, first = empty_bytes(width * len(positions)), 0
+        for source, offsets in tasks:
+            starts = positions[first : first + len(offsets)] * width
+            if not source.reader.copy_values(field, offsets, data, starts):
+                break
+            first += len(offsets)
+        if first == len(positions):
+            found[column.field.name] = vectors_of(column.field.type, data)
+    return found
+
+
+def _storage_order(rows: Int64s | UInt64s) -> Int64s | None:
+    """Return the permutation that sorts rows, or None if they are ascending.
+
+    Ascending rows are decoded without another permutation per fragment.
+    """
+    return None if (rows[1:] >= rows[:-1]).all() else np.argsort(rows)
+
+
+def _no_rows(schema: pa.Schema) -> StoredRows:
+    if not schema.names:
+        return StoredRows(schema, [without_columns(0)], None)
+    # Empty tables created by Arrow lose extension types within lists.
+    columns = [pa.nulls(0, each.type) for each in schema]
+    return StoredRows(schema, [pa.RecordBatch.from_arrays(columns, schema=schema)], None)
 
 
 def take_of_source(projection: Projection, task: tuple[FragmentSource, Int64s]) -> pa.RecordBatch:

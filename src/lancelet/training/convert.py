@@ -19,17 +19,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import compress, pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.kernels import recycled_memory
+from lancelet.scan.take import StoredRows
 from lancelet.torch.tensors import numbers_of, parts_of, shared_tensor
 from lancelet.training.decoders import decoder_of
 from lancelet.values import dataclass
 
+_RECYCLED_BYTES_MIN: Final = 64 * 1024
 Form = Literal["arrow", "numpy", "torch", "jax"]
 ToBatches = Callable[[Any, Sequence[int]], Sequence[Any]]
 """Converts rows to batches of the given sizes."""
@@ -112,6 +115,8 @@ class Converter:
         Raises:
             InvalidInputError: A value could not be decoded, or no sample of a batch.
         """
+        if isinstance(rows, StoredRows) and not self.accepts_stored:
+            rows = rows.to_table()
         decoded, failed = self._decode(rows, locate)
         skipped = [0] * len(sizes)
         if failed:
@@ -126,7 +131,7 @@ class Converter:
                     ) from error
             skipped = [size - left for size, left in zip(sizes, remaining, strict=True)]
             sizes = remaining
-            rows = _selected(rows, keep)
+            rows = _selected(rows.to_table() if isinstance(rows, StoredRows) else rows, keep)
             decoded = {name: _selected(values, keep) for name, values in decoded.items()}
         if callable(self.to):
             batches = self.to(rows, sizes)
@@ -138,11 +143,16 @@ class Converter:
             batches = list(map(self.collate, batches))
         return list(zip(batches, skipped, strict=True))
 
+    @property
+    def accepts_stored(self) -> bool:
+        """Whether rows in storage order avoid a copy."""
+        return self.to in ("numpy", "torch")
+
     def _decode(
         self, rows: Any, locate: Locate
     ) -> tuple[dict[str, list[Any]], dict[int, Exception]]:
         """Return the decoded values by column, and the errors by index of skipped samples."""
-        names = rows.schema.names if isinstance(rows, pa.Table) else list(rows)
+        names = _names(rows)
         unknown = [name for name in (*self.decode, *self.ragged) if name not in names]
         if unknown:
             raise InvalidInputError("columns to convert are not read", unknown=unknown)
@@ -150,7 +160,7 @@ class Converter:
         decoded: dict[str, list[Any]] = {}
         for name, decode in self.decode.items():
             column = decoded[name] = []
-            for index, value in enumerate(_values(rows[name])):
+            for index, value in enumerate(_values(_values_of(rows, name))):
                 try:
                     column.append(None if value is None else decode(value))
                 except Exception as error:
@@ -180,17 +190,47 @@ class Converter:
         else:
             split = _split(form)
             columns = {}
-            for name in rows.schema.names if isinstance(rows, pa.Table) else rows:
+            for name in _names(rows):
                 if name in decoded:
                     parts = parts_of(decoded[name], sizes)
                     columns[name] = [_stacked(part, split) for part in parts]
-                elif name in self.ragged:
-                    columns[name] = _ragged(name, rows[name], sizes, split)
+                    continue
+                if name not in self.ragged and isinstance(rows, StoredRows):
+                    views = _scattered_binary(rows, name, form)
+                    if views is not None:
+                        columns[name] = parts_of(views, sizes)
+                        continue
+                values = _values_of(rows, name)
+                # Values in a new order are in memory of their own, which the caller may modify.
+                is_owned = isinstance(rows, StoredRows) and rows.positions is not None
+                split_values = _split_owned if is_owned and form == "torch" else split
+                if name in self.ragged:
+                    columns[name] = _ragged(name, values, sizes, split_values)
                 else:
-                    columns[name] = _columns(rows[name], sizes, split, form)
+                    columns[name] = _columns(values, sizes, split_values, form)
         return [
             dict(zip(columns, batch, strict=True)) for batch in zip(*columns.values(), strict=True)
         ]
+
+
+def _names(rows: Any) -> list[str]:
+    return list(rows.schema.names if isinstance(rows, pa.Table | StoredRows) else rows)
+
+
+def _values_of(rows: Any, name: str) -> Any:
+    """Return a column in the order of the samples."""
+    return rows.column(name) if isinstance(rows, StoredRows) else rows[name]
+
+
+def _scattered_binary(rows: StoredRows, name: str, form: str) -> list[Any] | None:
+    """Return an array of bytes per value, without copying to the order of the samples."""
+    if rows.positions is None or not _is_binary(rows.schema.field(name).type):
+        return None
+    stored = [view for chunk in rows.chunks(name) for view in _binary(chunk, form)]
+    views: list[Any] = [None] * len(stored)
+    for position, view in zip(rows.positions.tolist(), stored, strict=True):
+        views[position] = view
+    return views
 
 
 def _selected(values: Any, keep: npt.NDArray[np.bool_]) -> Any:
@@ -274,9 +314,14 @@ def _binary(values: pa.Array, form: str) -> list[Any]:
     sizes = np.diff(offsets).tolist()
     data = data[offsets[0] : offsets[-1]]
     views = list(shared_tensor(data).split(sizes) if form == "torch" else parts_of(data, sizes))
-    for index in np.flatnonzero(values.is_null()).tolist():
-        views[index] = None
+    _set_nulls(views, values)
     return views
+
+
+def _set_nulls(views: list[Any], values: pa.Array) -> None:
+    if values.null_count:
+        for index in np.flatnonzero(values.is_null()).tolist():
+            views[index] = None
 
 
 def _bytes_and_offsets(
@@ -304,8 +349,7 @@ def _values(values: Any) -> Any:
     data = values.buffers()[2] or pa.py_buffer(b"")
     offsets = _bytes_and_offsets(values)[1].tolist()
     views = [data.slice(at, end - at) for at, end in pairwise(offsets)]
-    for index in np.flatnonzero(values.is_null()).tolist():
-        views[index] = None
+    _set_nulls(views, values)
     return views
 
 
@@ -325,18 +369,30 @@ def _split(form: str) -> ToBatches:
 def _split_tensor() -> ToBatches:
     from lancelet.torch.required import require_torch  # noqa: PLC0415 - an extra
 
-    torch = require_torch()
+    require_torch()
 
     def split(values: Any, sizes: Sequence[int]) -> Sequence[Any]:
-        if values.dtype.kind == "u" and values.dtype.itemsize > 1:
-            values = values.astype(f"i{min(8, values.dtype.itemsize * 2)}")
-        if not values.flags.writeable:
-            # PyTorch has no read-only tensors, and the caller may modify the result.
-            values = values.copy()
-        parts: Sequence[Any] = torch.from_numpy(values).split(list(sizes))
-        return parts
+        # PyTorch has no read-only tensors, and the caller may modify the result.
+        return _split_owned(values if values.flags.writeable else _copied(values), sizes)
 
     return split
+
+
+def _split_owned(values: Any, sizes: Sequence[int]) -> Sequence[Any]:
+    """Split memory that nothing else refers to into tensors."""
+    if values.dtype.kind == "u" and values.dtype.itemsize > 1:
+        values = values.astype(f"i{min(8, values.dtype.itemsize * 2)}")
+    parts: Sequence[Any] = shared_tensor(values).split(list(sizes))
+    return parts
+
+
+def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    recycled = recycled_memory()
+    if recycled is None or values.nbytes < _RECYCLED_BYTES_MIN:
+        return values.copy()
+    copy: npt.NDArray[Any] = recycled.empty(values.nbytes).view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
 
 
 def _has_cuda() -> bool:

@@ -15,7 +15,7 @@ from lancelet.dataset.scan.scan_methods import ScanMethods
 from lancelet.errors import InvalidInputError
 from lancelet.scan.projection import Projection, project_parts
 from lancelet.scan.scan_options import Columns
-from lancelet.scan.take import live_addresses, take_addresses, take_indices
+from lancelet.scan.take import StoredRows, live_addresses, take_addresses, take_stored
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -118,12 +118,19 @@ class ReadMethods(ScanMethods):
             dataset.take([7, 0, 7], columns=["id", "name"])
             ```
         """
+        return self._take_stored(indices, columns).to_table()
+
+    def _take_stored(
+        self,
+        indices: Sequence[int] | pa.Array | np.ndarray,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+    ) -> StoredRows:
+        """Return rows by index in storage order, with their order in the request."""
         snapshot = self._handle.snapshot
         rows = whole_numbers(indices)
         if len(rows) and int(rows.min()) < 0:
             raise OutOfRangeError("negative row index", row=int(rows.min()))
-        projection = _parts(snapshot, validated_columns(columns))
-        return take_indices(snapshot, rows, projection)
+        return take_stored(snapshot, rows, _parts(snapshot, validated_columns(columns)))
 
     def _take_rows(
         self,

@@ -49,6 +49,9 @@ from lancelet.values import dataclass
 VALUES_PER_POSITION_MAX = 4
 """Chunks are decoded entirely if at least one of this many values is requested."""
 
+ENTRIES_PER_SLOT_MAX = 16
+"""The same for entries of lists, which have no value positions yet."""
+
 VALUES_MAX = 1 << 48
 """Maximum accepted number of values per page."""
 
@@ -347,12 +350,18 @@ class MiniBlockPages(PageReader):
     ) -> pa.Array:
         """Return the values of `slots`, by default of the requested positions."""
         data_type, positions = self._leaf.data_type, target.positions
-        if positions is None and not isinstance(slots, slice):
-            assert slots is not None
+        dictionary = head.dictionary(target.chunks)
+        if positions is None and slots is not None and not isinstance(slots, slice):
+            is_joined = dictionary is None or dictionary.first is None
+            if is_joined and len(slots) * ENTRIES_PER_SLOT_MAX > int(decoded.counts.sum()):
+                # Locating the chunk of each slot takes longer than unpacking the other values.
+                block = self._values.decode(decoded.buffers, decoded.counts)
+                if dictionary is None:
+                    return values_from_block(block, data_type, slots, validity)
+                return values_from_dictionary(block, dictionary.items, data_type, slots, validity)
             chunks, chunk_of_slot, within = kernels.locate_rows(to_bounds(decoded.counts), slots)
             positions = ValuePositions(chunks[chunk_of_slot], within)
         block, selection = self._decode_values(decoded, slots, positions)
-        dictionary = head.dictionary(target.chunks)
         if dictionary is not None:
             if dictionary.first is not None:
                 block = _shift_indices(block, selection, dictionary, decoded.counts, positions)

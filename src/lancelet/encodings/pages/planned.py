@@ -263,6 +263,8 @@ class PlannedColumns:
         taken = kernels.take_rows(file, rows, self._plans, capacity)
         if taken is None:
             return None
+        # Long strings would otherwise be read twice, as the output is too small at first.
+        self._row_bytes = max(self._row_bytes, len(taken.data) * 9 // (8 * count))
         data = pa.py_buffer(taken.data)
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:

@@ -63,8 +63,7 @@ def take_rows(
             break
         # The reads bound the size of uncompressed values; only compressed ones need more.
         room = max(2 * room, min(room + int(result[1]), _ROOM_MAX))
-    if room > 2 * used + _SPARE_BYTES:
-        out = out[:used].copy()
+    out = out[:used].copy() if room > 2 * used + _SPARE_BYTES else out[:used]
     num_ranges, num_bytes, *_ = result.tolist()
     head_ranges, head_bytes, bytes_added = head_totals.tolist()
     values = result[_HEAD_VALUES:].tolist()
