@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
@@ -13,6 +14,9 @@ from lancelet.cli.table_arguments import (
     open_table,
     storage_options_of,
 )
+
+if TYPE_CHECKING:
+    from lancelet.table.snapshot import Snapshot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,21 +33,26 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         if arguments.filter is not None:
             arguments.usage_error("FILTER and --filter are the same option; pass one of them")
         arguments.filter = arguments.condition
-    rows = (
-        _rows_of_version(arguments)
-        if arguments.filter is None
-        else open_table(arguments).count_rows(filter=arguments.filter)
-    )
+    snapshot = _snapshot(arguments)
+    rows = snapshot.num_rows if arguments.filter is None else _matching(snapshot, arguments.filter)
     out.text(str(rows), {"rows": rows})
     return ExitCode.DONE
 
 
-def _rows_of_version(arguments: argparse.Namespace) -> int:
-    """Return the row count in the manifest, without the slow import of datasets."""
+def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+    """Return the requested version; the latest one without the slow import of datasets."""
     from lancelet.table.location import TableLocation  # noqa: PLC0415 - not needed for `--help`
     from lancelet.table.snapshot import open_snapshot  # noqa: PLC0415 - the same
 
     if arguments.at is not None:
-        return open_table(arguments).snapshot.num_rows
-    location = TableLocation.open(arguments.uri, storage_options_of(arguments))
-    return open_snapshot(location).num_rows
+        return open_table(arguments).snapshot
+    return open_snapshot(TableLocation.open(arguments.uri, storage_options_of(arguments)))
+
+
+def _matching(snapshot: Snapshot, condition: str) -> int:
+    """Return the number of rows that match a filter."""
+    from lancelet.scan.execute import count_rows  # noqa: PLC0415 - slow to import
+    from lancelet.scan.plan import plan_scan  # noqa: PLC0415 - the same
+    from lancelet.scan.scan_options import ScanOptions  # noqa: PLC0415 - the same
+
+    return count_rows(plan_scan(snapshot, ScanOptions(columns=(), filter=condition)))

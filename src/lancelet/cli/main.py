@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Final, Protocol, cast
 
@@ -68,9 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    chosen = _parser().parse_args(argv[:1])
-    command = load_command(chosen.command)
-    arguments = command_parser(chosen.command).parse_args(argv[1:])
+    # Help, errors and `--version` need the parser of all commands.
+    name = argv[0] if argv and argv[0] in COMMANDS else _parser().parse_args(argv[:1]).command
+    command = load_command(name)
+    arguments = command_parser(name).parse_args(argv[1:])
     out = Output(Form.JSON if arguments.json else Form(arguments.format))
     try:
         return command.run(arguments, out)
@@ -89,7 +91,9 @@ def _run(argv: list[str]) -> int:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the argument parser of a command."""
-    parser = argparse.ArgumentParser(prog=f"lancelet {name}", description=COMMANDS[name])
+    parser = argparse.ArgumentParser(
+        prog=f"lancelet {name}", description=COMMANDS[name], formatter_class=_formatter
+    )
     load_command(name).add_arguments(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -101,6 +105,23 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="the same as --format json")
     parser.set_defaults(usage_error=parser.error)
     return parser
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return a formatter; argparse makes one per argument, and measures the terminal each time."""
+    return argparse.HelpFormatter(prog, width=_help_width())
+
+
+@cache
+def _help_width() -> int:
+    try:
+        columns = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        try:
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]  # None raises
+        except (AttributeError, ValueError, OSError):
+            columns = 80
+    return max(columns, 20) - 2
 
 
 def _parser() -> argparse.ArgumentParser:

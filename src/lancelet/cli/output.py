@@ -10,8 +10,6 @@ terminal, tables are truncated to its width and have a bold header; piped values
 
 from __future__ import annotations
 
-import base64
-import csv
 import json
 import math
 import os
@@ -67,6 +65,8 @@ class Output:
             case Form.JSON:
                 self._json([dict(zip(columns, row, strict=True)) for row in rows])
             case Form.CSV:
+                import csv  # noqa: PLC0415 - imported for CSV only, to start faster
+
                 writer = csv.writer(self.stream, lineterminator="\n")
                 writer.writerow(columns)
                 writer.writerows([cell_text(value) for value in row] for row in rows)
@@ -292,6 +292,8 @@ def json_value(value: Any) -> Any:
     """Convert a value without a JSON representation."""
     match value:
         case bytes():
+            import base64  # noqa: PLC0415 - imported for binary values only, to start faster
+
             return base64.b64encode(value).decode()
         case datetime() if value.tzinfo is not None:
             return value.astimezone(UTC).isoformat()

@@ -96,3 +96,13 @@ def test_an_append_of_a_frame_names_its_index():
         table.insert(frame)
     table.insert(frame.reset_index(drop=True))
     assert table.count_rows() == 2
+
+
+def test_a_function_that_returns_an_index_is_told_to_drop_it():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [1, 2]}, index=pandas.Index([5, 6], name="id"))
+    table = lance.write_dataset(frame, "memory://next-calls-function/t")
+    with pytest.raises(InvalidInputError, match=r"frame\.reset_index\(drop=True\)"):
+        table.add_columns(lambda batch: batch.to_pandas()[["x"]].rename(columns={"x": "y"}))
+    table.add_columns(lambda batch: pandas.DataFrame({"y": batch.to_pandas()["x"].to_numpy()}))
+    assert table.to_table()["y"].to_pylist() == [1, 2]

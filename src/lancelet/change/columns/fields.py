@@ -154,7 +154,8 @@ def _extended(present: Field, brought: Field, version: FileVersion, *, path: str
         raise ColumnError(
             f"Column {path} already exists in the dataset. Type conflicts between "
             f"{path}({print_arrow_type(present.arrow_type)}) and "
-            f"{path}({print_arrow_type(brought.arrow_type)})",
+            f"{path}({print_arrow_type(brought.arrow_type)}); pass only new columns, a data frame "
+            "as frame.reset_index(drop=True), and change existing ones with update or merge_insert",
             column=path,
         )
     if present.is_packed:
