@@ -19,26 +19,31 @@ the error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf.message import DecodeError
 
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
-from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
+from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
-from lancelet.file.checksums import CHECKSUM_MARKER, verify_small_files
+from lancelet.file.checksums import verify_small_files
 from lancelet.file.open import StoredFields
 from lancelet.file.rows import RowReader
 from lancelet.file.selection import OpenFields
-from lancelet.file.v2.footer import FOOTER_BYTES, MAGIC, TABLE_ROW_BYTES
+from lancelet.file.v2.column_metadata import decode_plain_columns
+from lancelet.file.v2.footer import (
+    FOOTER_BYTES,
+    MAGIC,
+    TABLE_ROW_BYTES,
+    is_contiguous,
+    is_outside,
+)
 from lancelet.file.v2.generation import generation_of
+from lancelet.file.v2.metadata import parse_descriptor
 from lancelet.format.field import Field
 from lancelet.format.paths import data_file_identity
-from lancelet.format.protos import file2_pb, file_pb
-from lancelet.format.trailer import name_checksum, split_name_checksum
+from lancelet.format.trailer import name_checksum
 from lancelet.io.store import Store, check_ranges
 from lancelet.values import dataclass
 
@@ -162,62 +167,17 @@ class SmallFiles(RowReader):
         """Return a column of all files; the positions of its pages are memory positions."""
         if index >= self._column_table.shape[1]:
             raise CorruptDataError("the files do not have the column", column=index)
-        # There are thousands of pages, so the loops below do little work per page.
-        pages: list[file2_pb.ColumnMetadata.Page] = []
-        counts: list[int] = []
-        for position, size in self._column_table[:, index].tolist():
-            message = self._message(position, size, index)
-            pages += message.pages
-            counts.append(len(message.pages))
-        offsets = [offset for page in pages for offset in page.buffer_offsets]
-        sizes = [size for page in pages for size in page.buffer_sizes]
-        buffers = [len(page.buffer_offsets) for page in pages]
-        if buffers != [len(page.buffer_sizes) for page in pages]:
-            raise CorruptDataError(
-                "a page has a different number of buffer positions and sizes", column=index
-            )
-        file = np.repeat(np.repeat(np.arange(len(counts)), counts), buffers)
-        within = self._memory_ranges(file, np.array([offsets, sizes], np.uint64), index)
-        ends = list(accumulate(buffers, initial=0))
-        rows = list(accumulate((page.length for page in pages), initial=0))
-        stored = tuple(
-            StoredPage(
-                rows[page_index],
-                page.length,
-                within[0, ends[page_index] : ends[page_index + 1]],
-                within[1, ends[page_index] : ends[page_index + 1]],
-                page.encoding.direct.encoding,
-                page.priority,
-            )
-            for page_index, page in enumerate(pages)
+        position, size = np.ascontiguousarray(self._column_table[:, index].T)
+        plain = decode_plain_columns(
+            ByteSlices(self._source, position, size),
+            [index] * len(position),
+            file_bytes=self._stop - self._start,
         )
-        no_buffers = np.empty(0, np.int64)
-        return StoredColumn(index, message.encoding.direct.encoding, stored, no_buffers, no_buffers)
-
-    def _message(self, position: int, size: int, index: int) -> file2_pb.ColumnMetadata:
-        data = self._source[position : position + size].tobytes()
-        try:
-            message = file2_pb.ColumnMetadata.FromString(data)
-        except DecodeError as error:
+        if plain is None:
             raise CorruptDataError(
-                "the metadata of a column cannot be parsed", column=index
-            ) from error
-        if message.buffer_offsets or any(
-            page.encoding.HasField("indirect") for page in message.pages
-        ):
-            raise CorruptDataError("unexpected structure of column metadata", column=index)
-        return message
-
-    def _memory_ranges(
-        self, file: Int64s, ranges: npt.NDArray[np.uint64], index: int
-    ) -> npt.NDArray[np.int64]:
-        """Convert file positions to memory positions; sizes are unchanged."""
-        file_bytes = (self._stop - self._start)[file].astype(np.uint64)
-        if not _are_within(ranges[0], ranges[1], file_bytes):
-            raise CorruptDataError("a page buffer is outside of its file", column=index)
-        in_memory = ranges.astype(np.int64)
-        in_memory[0] += self._start[file]
-        return in_memory
+                "the metadata of a column is damaged or has an unusual structure", column=index
+            )
+        return plain.joined(self._start)
 
 
 def open_small_files(
@@ -241,7 +201,7 @@ def open_small_files(
         for position, count in (("column_table", "num_columns"), ("buffer_table", "num_buffers"))
     ]
     limit = (stop - start - FOOTER_BYTES)[:, None].astype(np.uint64)
-    if not all(_are_within(table[..., 0], table[..., 1], limit) for table in tables):
+    if any(is_outside(table[..., 0], table[..., 1], limit).any() for table in tables):
         return None
     columns, buffers = (table.astype(np.int64) for table in tables)
     if not verify_small_files(source, start, stop, last_buffer=buffers[:, -1]):
@@ -285,14 +245,14 @@ def _common_version(footers: npt.NDArray[np.void]) -> FileVersion | None:
 def _are_adjacent(footers: npt.NDArray[np.void], sizes: Int64s) -> bool:
     """Return whether metadata, tables and footer are adjacent and in order."""
     columns, buffers = footers["column_table"], footers["buffer_table"]
-    file_bytes = sizes.astype(np.uint64)
-    if (footers["column_metadata"] > columns).any() or (columns > file_bytes).any():
+    end = (sizes - FOOTER_BYTES).astype(np.uint64)
+    if (columns > end).any() or (buffers > end).any():
         return False
-    if (buffers > file_bytes).any():
-        return False
-    column_end = columns + footers["num_columns"].astype(np.uint64) * TABLE_ROW_BYTES
-    buffer_end = buffers + footers["num_buffers"].astype(np.uint64) * TABLE_ROW_BYTES
-    return bool((column_end == buffers).all() and (buffer_end + FOOTER_BYTES == file_bytes).all())
+    num_columns, num_buffers = (
+        footers[name].astype(np.uint64) for name in ("num_columns", "num_buffers")
+    )
+    metadata, counts = footers["column_metadata"], (num_columns, num_buffers)
+    return bool(is_contiguous(metadata, columns, buffers, counts, end).all())
 
 
 def _table(source: Bytes, position: Int64s, rows: int) -> npt.NDArray[np.uint64]:
@@ -301,28 +261,15 @@ def _table(source: Bytes, position: Int64s, rows: int) -> npt.NDArray[np.uint64]
     return found.reshape(len(position), rows, 2).astype(np.uint64)
 
 
-def _are_within(
-    position: npt.NDArray[np.uint64],
-    size: npt.NDArray[np.uint64],
-    limit: npt.NDArray[np.uint64],
-) -> bool:
-    return bool(((position <= limit) & (size <= limit - np.minimum(position, limit))).all())
-
-
 def _match_files(source: Bytes, descriptors: _Table, files: Sequence[SmallFile]) -> bool:
-    """Return whether descriptors match the row counts and names of the files.
-
-    Most descriptors are identical, so distinct ones are parsed only once.
-    """
-    texts: list[bytes] = []
-    for (start, size), file in zip(descriptors.tolist(), files, strict=True):
-        text = source[start : start + size].tobytes()
-        text, checksum = split_name_checksum(text.removesuffix(CHECKSUM_MARKER))
-        if checksum is not None and checksum != name_checksum(data_file_identity(file.path)):
-            return False
-        texts.append(text)
+    """Return whether descriptors match the row counts and names of the files."""
     try:
-        rows = {text: file_pb.FileDescriptor.FromString(text).length for text in set(texts)}
-    except DecodeError:
+        for (start, size), file in zip(descriptors.tolist(), files, strict=True):
+            descriptor, name = parse_descriptor(source[start : start + size].tobytes())
+            if descriptor.length != file.num_rows:
+                return False
+            if name is not None and name != name_checksum(data_file_identity(file.path)):
+                return False
+    except CorruptDataError:
         return False
-    return all(rows[text] == file.num_rows for text, file in zip(texts, files, strict=True))
+    return True

@@ -16,6 +16,7 @@ structure that all known writers produce.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import Final
@@ -30,6 +31,7 @@ from lancelet.encodings.base import StoredColumn, StoredPage
 from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError
+from lancelet.file.v2.footer import is_outside
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
 from lancelet.values import dataclass
 
@@ -141,17 +143,22 @@ class PlainColumns:
         pages = self.pages.part(start, stop)
         return StoredColumn(self.indices[index], self.encodings[index], pages, _NONE, _NONE)
 
+    def joined(self, starts: Int64s) -> StoredColumn:
+        """Return one column with the pages of all; positions are moved by `starts`, one each."""
+        pages_of = np.diff(self.edges)
+        moved = starts.repeat(pages_of).repeat(self.pages.num_buffers)
+        pages = replace(self.pages, position=self.pages.position + moved)
+        return StoredColumn(self.indices[0], self.encodings[0], pages, _NONE, _NONE)
+
 
 def decode_plain_columns(
-    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: int
+    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: Int64s
 ) -> PlainColumns | None:
     """Decode the metadata of many columns, or return None if not all of them are plain.
 
-    Columns with separately stored encodings, column-level buffers or damage are not plain;
-    `decode_column` handles them.
+    `file_bytes` has the size of the file of each column. Columns with separately stored encodings,
+    column-level buffers or damage are not plain; `decode_column` handles them.
     """
-    if int(metadata.size.sum()) > file_bytes:
-        return None
     try:
         return _plain_columns(metadata, indices, file_bytes=file_bytes)
     except CorruptDataError:
@@ -159,7 +166,7 @@ def decode_plain_columns(
 
 
 def _plain_columns(
-    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: int
+    metadata: ByteSlices, indices: Sequence[int], *, file_bytes: Int64s
 ) -> PlainColumns | None:
     source = metadata.source
     owner, position, size = kernels.find_parts_in(metadata, _PAGES)
@@ -174,11 +181,11 @@ def _plain_columns(
     if present[2:].any() or packed_offsets is None or packed_sizes is None:
         return None
     (counts, offsets), (size_counts, sizes) = packed_offsets, packed_sizes
-    length, limit = numbers[0], np.uint64(file_bytes)
-    is_valid = np.array_equal(counts, size_counts) and not (
-        (offsets > limit).any() or (sizes > limit - offsets).any() or (length > _ROWS_MAX).any()
-    )
-    if not is_valid or float(length.sum(dtype=np.float64)) > _ROWS_MAX:
+    length = numbers[0]
+    if not np.array_equal(counts, size_counts) or (length > _ROWS_MAX).any():
+        return None
+    limit = file_bytes[owner].repeat(counts).view(np.uint64)
+    if is_outside(offsets, sizes, limit).any() or float(length.sum(dtype=np.float64)) > _ROWS_MAX:
         return None
     kinds: dict[bytes, int] = {}
     kind = [kinds.setdefault(encoding, len(kinds)) for encoding in encodings]
@@ -275,7 +282,7 @@ def _buffers(
             )
         bounds.append(len(offsets))
     for offset, size in zip(offsets, sizes, strict=True):
-        if offset + size > file_bytes:
+        if is_outside(offset, size, file_bytes):
             raise CorruptDataError(
                 "a page buffer is outside of the file; was it truncated by a copy?",
                 column=column,

@@ -19,9 +19,10 @@ positions is damaged, even if all positions are within the file.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet.buffers import ByteRanges, Bytes, Int64s
 from lancelet.errors import CorruptDataError
@@ -31,6 +32,8 @@ from lancelet.values import dataclass
 MAGIC: Final = b"LANC"
 ALIGNMENT: Final = 64
 PADDING_BYTE: Final = 72
+
+Number: TypeAlias = int | npt.NDArray[np.uint64] | np.uint64
 
 _FOOTER: Final = struct.Struct("<QQQIIHH4s")
 _VERSION: Final = struct.Struct("<HH4s")
@@ -111,19 +114,39 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
         data[-FOOTER_BYTES:].tobytes()
     )
     footer = Footer(metadata, columns, buffers, num_buffers, num_columns, version)
-    column_end = columns + num_columns * TABLE_ROW_BYTES
-    buffer_end = buffers + num_buffers * TABLE_ROW_BYTES
-    is_contiguous = column_end == buffers and buffer_end == file_bytes - FOOTER_BYTES
-    if metadata > columns or not is_contiguous:
+    end = file_bytes - FOOTER_BYTES
+    if not is_contiguous(metadata, columns, buffers, (num_columns, num_buffers), end):
         raise CorruptDataError(
             "the footer does not match the size of the file; was it truncated by a copy?",
             column_metadata=metadata,
-            column_table=(columns, column_end),
-            buffer_table=(buffers, buffer_end),
-            footer=file_bytes - FOOTER_BYTES,
+            column_table=footer.column_table_range,
+            buffer_table=footer.buffer_table_range,
+            footer=end,
             file_bytes=file_bytes,
         )
     return footer
+
+
+def is_contiguous(
+    metadata: Number, columns: Number, buffers: Number, counts: tuple[Number, Number], end: Number
+) -> Any:
+    """Return whether metadata, tables and footer follow each other up to `end`.
+
+    The arguments are integers or one array each with a value per file; positions in arrays must be
+    at most `end`. `counts` are the rows of the tables.
+    """
+    num_columns, num_buffers = counts
+    return (
+        (metadata <= columns)
+        & (columns + num_columns * TABLE_ROW_BYTES == buffers)
+        & (buffers + num_buffers * TABLE_ROW_BYTES == end)
+    )
+
+
+def is_outside(position: Number, size: Number, limit: Number) -> Any:
+    """Return whether ranges end after `limit`; the arguments are integers or unsigned arrays."""
+    # `limit - position` wraps around if a position exceeds the limit.
+    return (position > limit) | (size > limit - position)
 
 
 def parse_table(data: Bytes, *, limit: int, content: str) -> ByteRanges:
@@ -134,10 +157,9 @@ def parse_table(data: Bytes, *, limit: int, content: str) -> ByteRanges:
     """
     rows = np.frombuffer(data, "<u8").reshape(-1, 2)
     position, size = rows[:, 0], rows[:, 1]
-    # `limit - position` wraps around if the position exceeds the limit.
-    is_outside = (position > limit) | (size > limit - position)
-    if is_outside.any():
-        index = int(is_outside.argmax())
+    outside = is_outside(position, size, np.uint64(limit))
+    if outside.any():
+        index = int(outside.argmax())
         raise CorruptDataError(
             f"a {content} is outside of the file",
             index=index,

@@ -12,6 +12,7 @@ Column metadata is decoded when a column is first read, because most queries rea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,9 @@ from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_ta
 from lancelet.format.protos import file_pb
 from lancelet.format.trailer import split_name_checksum
 from lancelet.values import dataclass
+
+_CACHED_DESCRIPTORS: Final = 16
+"""Files of a table often have equal descriptors."""
 
 _TAIL_BYTES: Final = 64 * 1024
 _EAGER_BYTES: Final = 4 * 1024 * 1024
@@ -80,7 +84,10 @@ class FileMetadata:
     def read_plain_columns(self, indices: Sequence[int]) -> ReadCoroutine[PlainColumns | None]:
         """Decode the metadata of many columns, or return None if some are not plain."""
         metadata = yield from self.read_stored(indices)
-        return decode_plain_columns(metadata, indices, file_bytes=self.file_bytes)
+        if int(metadata.size.sum()) > self.file_bytes:
+            return None
+        file_bytes = np.full(len(indices), self.file_bytes)
+        return decode_plain_columns(metadata, indices, file_bytes=file_bytes)
 
     def read_stored(self, indices: Sequence[int]) -> ReadCoroutine[ByteSlices]:
         """Return the serialized metadata of columns."""
@@ -154,8 +161,7 @@ def read_metadata(
     descriptor = buffers_data[0].tobytes()
     if with_checksums and parsed is None:
         check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
-    _, name = split_name_checksum(descriptor.removesuffix(CHECKSUM_MARKER))
-    message = _descriptor(descriptor)
+    message, name = parse_descriptor(descriptor)
     return FileMetadata(footer, columns, buffers, message, file_bytes, tail, parsed, name)
 
 
@@ -180,7 +186,14 @@ def _tables(footer: Footer, tail: Bytes, start: int) -> tuple[ByteRanges, ByteRa
     return tables[0], tables[1]
 
 
-def _descriptor(data: bytes) -> file_pb.FileDescriptor:
+def parse_descriptor(data: bytes) -> tuple[file_pb.FileDescriptor, int | None]:
+    """Return the descriptor of a file, and the checksum of its name, if stored."""
+    text, name = split_name_checksum(data.removesuffix(CHECKSUM_MARKER))
+    return _parsed_descriptor(text), name
+
+
+@lru_cache(_CACHED_DESCRIPTORS)
+def _parsed_descriptor(data: bytes) -> file_pb.FileDescriptor:
     try:
         return file_pb.FileDescriptor.FromString(data)
     except DecodeError as error:
