@@ -35,11 +35,13 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 def _options(name: str) -> list[str]:
     from lancelet.cli.main import command_parser  # noqa: PLC0415  it imports the commands
 
-    actions = command_parser(name)._actions  # noqa: SLF001  argparse has no public list of actions
+    parser = command_parser(name)
+    actions = parser._actions  # noqa: SLF001  argparse has no public list of actions
     found = [max(action.option_strings, key=len) for action in actions if action.option_strings]
     for action in actions:
         if not action.option_strings and action.choices:
             found += map(str, action.choices)
+    found += parser.get_default("actions") or ()
     return found
 
 

@@ -705,6 +705,14 @@ def test_the_action_may_precede_the_table(table: str, call, told) -> None:
     assert told("tag", table) == []
 
 
+def test_actions_are_completed(call) -> None:
+    lines = call("completion", "bash")[1].splitlines()
+    words = {line.split(")")[0].strip(): line for line in lines if "words=" in line}
+    assert " list build optimize drop'" in words["index"]
+    assert " list create move delete'" in words["tag"]
+    assert " list create delete forward'" in words["branch"]
+
+
 def test_options_are_accepted_as_people_type_them(tmp_path: Path, table: str, call, told) -> None:
     assert told("count", table, "id > 2") == told("count", table, "--filter", "id > 2")
     assert told("count", table, "id > 2") == {"rows": 2}

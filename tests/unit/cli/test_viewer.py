@@ -396,9 +396,10 @@ def test_existing_names_and_conflicts_are_not_server_errors(viewer):
     viewer.shown = Shown(viewer.shown.root, can_write=True)
     tag = {"action": "tag", "name": "v1", "apply": "1"}
     assert viewer.response("change", "POST", **tag).status == 200
-    response = viewer.response("change", "POST", **tag)
-    assert response.status == 409
-    assert "already exists" in json.loads(response.data)["error"]
+    for apply in ("1", "0"):
+        response = viewer.response("change", "POST", **{**tag, "apply": apply})
+        assert response.status == 409
+        assert "already exists" in json.loads(response.data)["error"]
 
 
 def test_long_values_have_no_filter_and_operators_are_not_completed(tmp_path):

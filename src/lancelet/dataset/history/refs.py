@@ -26,6 +26,7 @@ from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError
 from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
+from lancelet.format.paths import tag_path
 from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
 from lancelet.table.commit import refresh_snapshot
@@ -167,6 +168,8 @@ class Tags:
             ```
         """
         target = _target(self._dataset, reference)
+        if dry_run and _main(self._dataset).store.exists(tag_path(tag)):
+            raise refs.RefExistsError(f"tag {tag} already exists", uri=self._dataset.uri)
         create = partial(refs.create_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "CreateTag", create, dry_run=dry_run)
 

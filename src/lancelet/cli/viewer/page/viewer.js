@@ -15,7 +15,10 @@ function painter(view) {
   return (...children) => {
     if (own !== generation) return;
     $("main").dataset.view = view;
+    // A form that is shown again with its results keeps the focus.
+    const focused = document.activeElement;
     $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
+    if (focused?.isConnected && focused !== document.body) focused.focus({ preventScroll: true });
   };
 }
 
