@@ -221,6 +221,9 @@ class FieldReader(Protocol):
         """Return whether the value of each row is in an `ValueRange`, or None if unsupported."""
         return None
 
-    def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
-        """Return the byte ranges of ascending rows if stored in Arrow layout, else None."""
+    def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:  # noqa: ARG002
+        """Return the byte ranges of ascending rows if stored in Arrow layout, else None.
+
+        There are fewer ranges than rows if values are null or damaged.
+        """
         return None

@@ -160,6 +160,18 @@ def vectors_of(data_type: pa.DataType, data: Bytes) -> pa.Array:
     return pa.Array.from_buffers(data_type, rows, [None], 0, children=[values])
 
 
+def binary_of(data_type: pa.DataType, ends: Int64s, data: Bytes) -> pa.Array:
+    """Return the binary values of a buffer."""
+    offsets = pa.py_buffer(ends.astype(_OFFSETS[data_type]))
+    buffers = [None, offsets, pa.py_buffer(data)]
+    return pa.Array.from_buffers(data_type, len(ends) - 1, buffers, 0)
+
+
+def is_binary(data_type: pa.DataType) -> bool:
+    """Return whether values are bytes, excluding text."""
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
+
+
 def empty_bytes(size: int) -> Bytes:
     """Return uninitialized memory."""
     recycled = kernels.recycled_memory()

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,19 @@ _FORGET_TASK_BYTES: Final = 1 << 20
 _CHECKED_BYTES_MIN: Final = 1 << 30
 
 
+class StoredValues(NamedTuple):
+    """Values in a file or a memory map."""
+
+    slices: ByteSlices
+    mapped: MappedObject | None
+
+    def copy_to(self, out: Bytes, position: Int64s) -> None:
+        """Copy each value to its position; raise if the file was truncated."""
+        kernels.copy_slices(self.slices, out, position)
+        if self.mapped is not None:
+            self.mapped.check_intact()
+
+
 class RowReader(ABC):
     """The base class of file readers; schedules tasks and decodes fields."""
 
@@ -149,35 +162,29 @@ class RowReader(ABC):
         return [_joined(chunks) for chunks in self._read_chunks(fields, rows)]
 
     def read_value_slices(self, field: Field, rows: Int64s) -> ByteSlices | None:
-        """Return the stored values of ascending rows without copying them.
+        """Return a copy of the stored values of ascending rows; see `stored_values`."""
+        values = self.stored_values(field, rows)
+        if values is None:
+            return None
+        # The bytes outlive the check for truncation.
+        return values.slices if self._mapped is None else self._mapped.copied(values.slices)
 
-        Returns None if the encoding is not the Arrow layout, or if the file is not in memory.
+    def stored_values(self, field: Field, rows: Int64s) -> StoredValues | None:
+        """Return the stored values of ascending rows, which may refer to the memory map.
+
+        Returns None if rows are repeated or descending, if values are null, if the encoding is not
+        the Arrow layout, or if the file is not in memory.
         """
         with self._adding_file_facts():
             opened = self._open_fields((field,))[0]
-            if self._waits or not opened.is_as_stored:
-                return None
-            ranges = opened.reader.value_ranges(rows)
-            return None if ranges is None else self._fetch_copied(ranges)
-
-    def copy_values(self, field: Field, rows: Int64s, out: Bytes, position: Int64s) -> bool:
-        """Copy the stored values of rows to positions of a buffer, without another copy.
-
-        Returns False if rows are repeated or descending, if the encoding is not the Arrow layout,
-        or if the file is not in memory.
-        """
-        with self._adding_file_facts():
-            opened = self._open_fields((field,))[0]
-            is_ascending = bool((rows[1:] > rows[:-1]).all())
+            is_ascending = len(rows) > 0 and bool((rows[1:] > rows[:-1]).all())
             if self._waits or not opened.is_as_stored or not is_ascending:
-                return False
-            ranges = opened.reader.value_ranges(rows)
-            if ranges is None:
-                return False
-            kernels.copy_slices(self._fetch(ranges), out, position)
-            if self._mapped is not None:
-                self._mapped.check_intact()
-            return True
+                return None
+            coroutine = opened.reader.value_ranges(rows)
+            ranges = None if coroutine is None else self._run([coroutine])[0]
+            if ranges is None or len(ranges) < len(rows):
+                return None
+            return StoredValues(self._fetch(ranges), self._mapped)
 
     def _fetch_copied(self, ranges: ByteRanges) -> ByteSlices:
         """Read bytes that outlive the check for truncation; mapped bytes are copied."""

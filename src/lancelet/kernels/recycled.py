@@ -39,6 +39,10 @@ class RecycledMemory:
         self._bytes_max = bytes_max
         self._free: dict[int, deque[Bytes]] = {}
 
+    def __reduce__(self) -> tuple[type[RecycledMemory], tuple[int]]:
+        """Pickle without the free blocks."""
+        return RecycledMemory, (self._bytes_max,)
+
     def empty(self, size: int) -> Bytes:
         """Return an uninitialized array, aligned to 64 bytes."""
         block_size = _size_class(size)

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, ByteSlices, Int64s
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.encodings.codecs.base import ValueRange
 from lancelet.errors import CorruptDataError
 from lancelet.expr.scan_types import read_as, scan_type
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
-from lancelet.file.rows import RowReader
+from lancelet.file.rows import RowReader, StoredValues
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
@@ -115,14 +115,14 @@ class FragmentReader:
         with self._meter.counting_read((field,), len(rows)):
             return reader.read_value_slices(stored, rows)
 
-    def copy_values(self, field: Field, rows: Int64s, out: Bytes, position: Int64s) -> bool:
-        """Copy the values at ascending row offsets; see `RowReader.copy_values`."""
+    def stored_values(self, field: Field, rows: Int64s) -> StoredValues | None:
+        """Return the stored values at ascending row offsets; see `RowReader.stored_values`."""
         found = self._reader_of(field)
         if found is None:
-            return False
+            return None
         reader, stored = found
         with self._meter.counting_read((field,), len(rows)):
-            return reader.copy_values(stored, rows, out, position)
+            return reader.stored_values(stored, rows)
 
     def as_dictionary(self, field: Field) -> Field | None:
         """Return the field with a dictionary type; see `RowReader.as_dictionary`."""

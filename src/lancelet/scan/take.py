@@ -16,9 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.take import empty_bytes, scatter_rows, vector_bytes, vectors_of
+from lancelet.encodings.take import (
+    binary_of,
+    empty_bytes,
+    is_binary,
+    scatter_rows,
+    vector_bytes,
+    vectors_of,
+)
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import PARALLEL_TASKS_MIN, map_ordered
+from lancelet.file.rows import StoredValues
 from lancelet.rowids.address import (
     NO_ADDRESS,
     OFFSET_BITS,
@@ -174,7 +182,7 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> St
         (FragmentSource(snapshot, snapshot.fragments.by_id(number), with_deleted=False), within)
         for number, within in offsets_by_fragment(addresses).items()
     ]
-    ordered = {} if positions is None else _ordered_vectors(projection, tasks, positions)
+    ordered = {} if positions is None else _ordered_columns(projection, tasks, positions)
     rest = projection.without(ordered) if ordered else projection
     few = len(tasks) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
     batches: list[pa.RecordBatch] = []
@@ -194,7 +202,7 @@ def _stored_of_source(
         batch = take_of_source(projection, (source, offsets))
         return StoredRows(batch.schema, [batch], None)
     task = source, offsets[positions]
-    ordered = _ordered_vectors(projection, [task], positions)
+    ordered = _ordered_columns(projection, [task], positions)
     rest = projection.without(ordered) if ordered else projection
     batches = [take_of_source(rest, task)] if rest.columns or not ordered else []
     return StoredRows(
@@ -202,26 +210,51 @@ def _stored_of_source(
     )
 
 
-def _ordered_vectors(
+def _ordered_columns(
     projection: Projection, tasks: Sequence[tuple[FragmentSource, Int64s]], positions: Int64s
 ) -> dict[str, pa.Array]:
-    """Return vectors that files store in the Arrow layout, copied once to the requested order."""
+    """Return vectors and binary values that are stored in the Arrow layout.
+
+    They are copied once, from the files to the requested order.
+    """
     found: dict[str, pa.Array] = {}
     if not projection.is_plain:
         return found
     for field, column in zip(projection.fields, projection.columns, strict=False):
-        width = vector_bytes(column.field.type)
-        if not width:
+        data_type = column.field.type
+        if not (vector_bytes(data_type) or is_binary(data_type)):
             continue
-        data, first = empty_bytes(width * len(positions)), 0
+        values: list[StoredValues] = []
         for source, offsets in tasks:
-            starts = positions[first : first + len(offsets)] * width
-            if not source.reader.copy_values(field, offsets, data, starts):
+            stored = source.reader.stored_values(field, offsets)
+            if stored is None:
                 break
-            first += len(offsets)
-        if first == len(positions):
-            found[column.field.name] = vectors_of(column.field.type, data)
+            values.append(stored)
+        array = _ordered_array(data_type, values, positions) if len(values) == len(tasks) else None
+        if array is not None:
+            found[column.field.name] = array
     return found
+
+
+def _ordered_array(
+    data_type: pa.DataType, values: Sequence[StoredValues], positions: Int64s
+) -> pa.Array | None:
+    """Copy stored values to the requested order; None if their offsets would overflow."""
+    sizes = np.empty(len(positions), np.int64)
+    sizes[positions] = np.concatenate([each.slices.size for each in values])
+    ends = np.zeros(len(positions) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    if pa.types.is_binary(data_type) and ends[-1] > np.iinfo(np.int32).max:
+        return None
+    data, first = empty_bytes(int(ends[-1])), 0
+    starts = ends[positions]
+    for each in values:
+        stop = first + len(each.slices)
+        each.copy_to(data, starts[first:stop])
+        first = stop
+    return (
+        vectors_of(data_type, data) if vector_bytes(data_type) else binary_of(data_type, ends, data)
+    )
 
 
 def _storage_order(rows: Int64s | UInt64s) -> Int64s | None:

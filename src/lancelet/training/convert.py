@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.encodings.take import is_binary
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.kernels import recycled_memory
 from lancelet.scan.take import StoredRows
@@ -224,8 +225,10 @@ def _values_of(rows: Any, name: str) -> Any:
 
 def _scattered_binary(rows: StoredRows, name: str, form: str) -> list[Any] | None:
     """Return an array of bytes per value, without copying to the order of the samples."""
-    if rows.positions is None or not _is_binary(rows.schema.field(name).type):
+    if rows.positions is None or not is_binary(rows.schema.field(name).type):
         return None
+    if name in rows.ordered:
+        return _binary(rows.ordered[name], form)
     stored = [view for chunk in rows.chunks(name) for view in _binary(chunk, form)]
     views: list[Any] = [None] * len(stored)
     for position, view in zip(rows.positions.tolist(), stored, strict=True):
@@ -263,7 +266,7 @@ def _column(values: Any, split: ToBatches, form: str) -> Any:
     if not isinstance(values, pa.Array):
         return values
     numbers, is_bfloat16 = numbers_of(values)
-    if numbers is None and _is_binary(values.type):
+    if numbers is None and is_binary(values.type):
         return _binary(values, form)
     if numbers is None or is_bfloat16 or values.null_count:
         return values.to_pylist()
@@ -288,7 +291,7 @@ def _ragged(name: str, values: Any, sizes: Sequence[int], split: ToBatches) -> l
         values = values.combine_chunks()
     numbers = offsets = None
     if isinstance(values, pa.Array) and not values.null_count:
-        if _is_binary(values.type) or pa.types.is_string(values.type):
+        if is_binary(values.type) or pa.types.is_string(values.type):
             numbers, offsets = _bytes_and_offsets(values)
         elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
             offsets = np.asarray(values.offsets).astype(np.int64)
@@ -334,17 +337,13 @@ def _bytes_and_offsets(
     return np.frombuffer(data or b"", np.uint8), ends.astype(np.int64)
 
 
-def _is_binary(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
-
-
 def _values(values: Any) -> Any:
     """Return the values; binary values are views of the batch."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not isinstance(values, pa.Array):
         return values
-    if not _is_binary(values.type):
+    if not is_binary(values.type):
         return values.to_pylist()
     data = values.buffers()[2] or pa.py_buffer(b"")
     offsets = _bytes_and_offsets(values)[1].tolist()

@@ -231,6 +231,7 @@ class Loader:
         self._origin = 0
         self._workers = (0, 1)
         self._resumed: tuple[int, ...] = ()
+        self._memory = RecycledMemory(_RECYCLED_BYTES)
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
@@ -366,10 +367,9 @@ class Loader:
         epoch = self._epoch
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
-        memory = RecycledMemory(_RECYCLED_BYTES)
 
         def load(run: Sequence[Step]) -> tuple[list[tuple[Any, int]], int]:
-            with recycling(memory), decoding_inline():
+            with recycling(self._memory), decoding_inline():
                 return self._load(run, epoch)
 
         for step, (batch, skipped) in _prefetch(

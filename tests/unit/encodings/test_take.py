@@ -1,5 +1,7 @@
 """Rows by index, from slices of all types and of nested lists."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -70,6 +72,34 @@ def test_rows_of_several_arrays_come_to_their_places(kind, values, chance):
         zip(places, (each for chunk in chunks for each in chunk.to_pylist()), strict=True)
     )
     assert found.to_pylist() == [expected[place] for place in sorted(expected)]
+    assert found.type == kind
+
+
+@given(
+    st.sampled_from(
+        [pa.list_(pa.int32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 96)]
+    ),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.booleans(),
+    st.randoms(),
+)
+def test_rows_of_several_lists_and_vectors_are_scattered(kind, sizes, with_nulls, chance):
+    def row(number):
+        if with_nulls and number % 5 == 3:
+            return None
+        return [number + n for n in range(96 if pa.types.is_fixed_size_list(kind) else number % 7)]
+
+    ends = np.cumsum([0, *(size + 1 for size in sizes)])
+    chunks = [
+        pa.array([row(number) for number in range(start, stop)], kind)[1:]
+        for start, stop in itertools.pairwise(ends)
+    ]
+    positions = list(range(sum(sizes)))
+    chance.shuffle(positions)
+    found = scatter_rows(chunks, np.array(positions, np.int64))
+    found.validate(full=True)
+    values = [each for chunk in chunks for each in chunk.to_pylist()]
+    assert [found[position].as_py() for position in positions] == values
     assert found.type == kind
 
 

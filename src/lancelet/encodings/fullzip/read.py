@@ -21,6 +21,7 @@ from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutin
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
 from lancelet.encodings.codecs import registry
+from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.gather import gather
 from lancelet.encodings.levels import Levels, check_levels, visible_validity
 from lancelet.encodings.pages.column_slices import ColumnSlices
@@ -113,15 +114,39 @@ class FullZipPage(PageReader):
         leaf_rows = self._decode(slices, num_slices * column_slices.count)
         return leaf_rows, np.arange(num_slices) * column_slices.count
 
-    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
+    def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         data_type = self._leaf.data_type
+        if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
+            is_plain = self._layout.values.WhichOneof("compression") == VariableCodec.wire_name
+            is_list = self._layout.layers.rep_max > 0
+            return self._binary_ranges(rows) if is_plain and not is_list else None
         has_more = self._has_index or self._shape.control_bytes > 0
         if has_more or not pa.types.is_fixed_size_list(data_type):
             return None
         if self._value_bytes * 8 != data_type.list_size * data_type.value_type.bit_width:
             return None
+        return self._vector_ranges(rows)
+
+    def _vector_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges]:
+        yield from ()
         return self._row_byte_ranges(rows)
+
+    def _binary_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges]:
+        """Return the byte ranges of binary values; none if any is null or has a wrong length."""
+        index = yield self._index_ranges(RowRanges(rows, np.ones_like(rows)))
+        items = self._data_ranges(_parse_index(index))
+        control, length = self._shape.control_bytes, (self._layout.length_bits or 0) // 8
+        sizes = items.size - control - length
+        if (sizes < 0).any():
+            return ByteRanges(items.position[:0], items.size[:0])
+        heads = yield ByteRanges(items.position, np.full(len(rows), control + length))
+        is_wrong = _numbers(heads.source, heads.position + control, length) != sizes
+        if control:
+            is_wrong |= _numbers(heads.source, heads.position, control) != 0
+        if is_wrong.any():
+            return ByteRanges(items.position[:0], items.size[:0])
+        return ByteRanges(items.position + control + length, sizes)
 
     def _byte_ranges(self, row_ranges: RowRanges) -> ByteRanges:
         """Return the byte ranges of fixed-width rows, one per page and range."""
@@ -236,8 +261,11 @@ def _offset_bits(data_type: pa.DataType) -> int:
 
 def _parse_index(slices: ByteSlices) -> Int64s:
     """Return the entries of the row index: one array of starts, one of ends."""
-    width = int(slices.size[0])
-    data: Bytes = kernels.take_fixed(slices.source, slices.position, width)
-    entries = data.view(f"<u{width}").reshape(2, -1)
-    # Values beyond 63 bits become negative and fail the bounds check.
-    return entries.astype(np.int64)
+    return _numbers(slices.source, slices.position, int(slices.size[0])).reshape(2, -1)
+
+
+def _numbers(source: Bytes, position: Int64s, width: int) -> Int64s:
+    """Return unsigned numbers; those beyond 63 bits become negative and fail bounds checks."""
+    data = kernels.take_fixed(source, position, width)
+    numbers: Int64s = data.view(f"<u{width}").astype(np.int64)
+    return numbers

@@ -79,7 +79,7 @@ class PageReader(Protocol):
         """
         return None
 
-    def value_ranges(self, rows: Int64s) -> ByteRanges | None:  # noqa: ARG002
+    def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:  # noqa: ARG002
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         return None
 
@@ -157,7 +157,7 @@ class StructuralReader(FieldReader):
         self._check(rows)
         return self._leaves[0].match(rows, values) if self._is_leaf else None
 
-    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
+    def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         self._check(RowIndices(rows))
         return self._leaves[0].value_ranges(rows) if self._is_leaf else None
@@ -262,17 +262,22 @@ class _LeafReader:
         parts = yield from read_together(runs)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def value_ranges(self, rows: Int64s) -> ByteRanges | None:
+    def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         if self._multiple != 1:
             return None
-        ranges: list[ByteRanges] = []
+        runs: list[ReadCoroutine[ByteRanges]] = []
         for part in self._parts(RowIndices(rows)):
             assert isinstance(part.rows, RowIndices)
-            part_ranges = self._run(part.run).value_ranges(part.rows.rows)
-            if part_ranges is None:
+            ranges = self._run(part.run).value_ranges(part.rows.rows)
+            if ranges is None:
                 return None
-            ranges.append(part_ranges)
-        return ranges[0] if len(ranges) == 1 else ByteRanges.concat(ranges)
+            runs.append(ranges)
+        return self._joined_ranges(runs)
+
+    def _joined_ranges(
+        self, runs: Sequence[ReadCoroutine[ByteRanges]]
+    ) -> ReadCoroutine[ByteRanges]:
+        return ByteRanges.concat((yield from read_together(runs)))
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""
