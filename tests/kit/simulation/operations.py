@@ -214,8 +214,10 @@ def effect_of(step: Step, reported: Callable[[], Rows | None]) -> Effect:
             return lambda _read, _newest: new_rows(step)
         case "restore":
             return lambda _read, _newest: reported()
-        case "rewrite column" | "replace column" | "overlay":
+        case "rewrite column" | "replace column":
             return lambda _, newest: _rewritten(reported() or {}, newest)
+        case "overlay":
+            return lambda _, newest: _overlaid(reported() or {}, newest)
         case "delete in fragment":
             return lambda _, newest: _deleted(reported() or {}, newest)
         case "stream batch":
@@ -229,6 +231,11 @@ def _rewritten(meant: Rows, newest: Rows) -> Rows | None:
     """Return the rows after new values of the rows that still exist; None after other changes."""
     if any(newest.get(key, v) != v for key, v in meant.items()):
         return None
+    return _overlaid(meant, newest)
+
+
+def _overlaid(meant: Rows, newest: Rows) -> Rows:
+    """Return the rows after new values of the rows that still exist; the last overlay counts."""
     return {**newest, **{key: v + 1 for key, v in meant.items() if key in newest}}
 
 

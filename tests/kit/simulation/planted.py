@@ -26,7 +26,7 @@ from lancelet.format.shard_manifest import ShardManifest
 from lancelet.io import unfinished
 from lancelet.memwal import upkeep
 from lancelet.memwal.shard import Shard, list_shards
-from lancelet.table import commit, new_files, refs
+from lancelet.table import commit, refs
 from lancelet.table.apply import dispatch, overwrite, rows
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
@@ -141,9 +141,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
         run, "mentioned_since", lambda *_: mentions.Mentions()
     ),
     "a cleanup deletes the files of active writers": _with(plan, "UNVERIFIED_AGE", timedelta(0)),
-    "a commit ignores that a cleanup may be about to delete its files": _with(
-        new_files, "UNVERIFIED_AGE", timedelta.max
-    ),
     "an unknown outcome is reported as a conflict": _with(commit, "_commit", _unknown_is_conflict),
     "concurrent deletions are not merged": _with(
         resolve, "rebase_rows", lambda ours, *_: Rebased(ours, {})
