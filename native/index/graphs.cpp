@@ -1,5 +1,6 @@
 // Search of HNSW graphs.
 #include "graph_walk.hpp"
+#include "parameters.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
@@ -64,11 +65,17 @@ int64_t search(ConstBytes vectors, int64_t dimension, ConstBytes query, const St
 
 }  // namespace
 
-int64_t search_graph(ConstBytes vectors, int64_t dimension, int64_t kind, ConstBytes query,
-                     Span<const uint32_t> nodes, ConstInts offsets,
-                     Span<const uint32_t> neighbors, ConstInts level_offsets, int64_t entry,
+int64_t search_graph(args::GraphVectors rows_of, ConstBytes query, args::GraphArrays stored,
                      int64_t candidates, ConstBytes allowed, Span<uint32_t> rows,
                      Span<float> distances) {
+  const ConstBytes vectors = rows_of.vectors;
+  const int64_t dimension = rows_of.dimension;
+  const int64_t kind = rows_of.kind;
+  const Span<const uint32_t> nodes = stored.nodes;
+  const ConstInts offsets = stored.offsets;
+  const Span<const uint32_t> neighbors = stored.neighbors;
+  const ConstInts level_offsets = stored.level_offsets;
+  const int64_t entry = stored.entry;
   if (dimension < 1 || candidates < 1 || candidates > (int64_t{1} << 31) ||
       level_offsets.size < 2 || offsets.size != nodes.size + 1 || rows.size != distances.size)
     return fail(kBadCount, 0);
@@ -303,10 +310,17 @@ LANCELET_INLINE int64_t by_kind(int64_t kind, Function function) {
 
 }  // namespace
 
-int64_t insert_rows(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
-                    int64_t candidates, ConstBytes levels, ConstInts first_upper,
-                    Span<uint32_t> base, Span<uint32_t> base_counts, Span<uint32_t> upper,
-                    Span<uint32_t> upper_counts, int64_t entry, int64_t first, int64_t stop) {
+int64_t insert_rows(args::GraphVectors rows_of, args::GraphLists lists, int64_t connections,
+                    int64_t candidates, int64_t entry, int64_t first, int64_t stop) {
+  const ConstBytes vectors = rows_of.vectors;
+  const int64_t dimension = rows_of.dimension;
+  const int64_t kind = rows_of.kind;
+  const ConstBytes levels = lists.levels;
+  const ConstInts first_upper = lists.first_upper;
+  const Span<uint32_t> base = lists.base;
+  const Span<uint32_t> base_counts = lists.base_counts;
+  const Span<uint32_t> upper = lists.upper;
+  const Span<uint32_t> upper_counts = lists.upper_counts;
   Graph graph;
   int64_t result = open_graph(vectors, dimension, kind, connections, levels, first_upper, base,
                               base_counts, upper, upper_counts, first, stop, &graph);
@@ -324,10 +338,17 @@ int64_t insert_rows(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t
   return result;
 }
 
-int64_t link_rows(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
-                  ConstBytes levels, ConstInts first_upper, Span<uint32_t> base,
-                  Span<uint32_t> base_counts, Span<uint32_t> upper, Span<uint32_t> upper_counts,
+int64_t link_rows(args::GraphVectors rows_of, args::GraphLists lists, int64_t connections,
                   int64_t first, int64_t stop, int64_t stripe, int64_t stripes) {
+  const ConstBytes vectors = rows_of.vectors;
+  const int64_t dimension = rows_of.dimension;
+  const int64_t kind = rows_of.kind;
+  const ConstBytes levels = lists.levels;
+  const ConstInts first_upper = lists.first_upper;
+  const Span<uint32_t> base = lists.base;
+  const Span<uint32_t> base_counts = lists.base_counts;
+  const Span<uint32_t> upper = lists.upper;
+  const Span<uint32_t> upper_counts = lists.upper_counts;
   Graph graph;
   int64_t result = open_graph(vectors, dimension, kind, connections, levels, first_upper, base,
                               base_counts, upper, upper_counts, first, stop, &graph);

@@ -6,6 +6,7 @@
 //
 // Ties are broken by row address, smallest first.
 #include "code_tables.hpp"
+#include "parameters.hpp"
 #include "row_scores.hpp"
 #include "vector_scores.hpp"
 
@@ -106,14 +107,26 @@ LANCELET_INLINE Origin relate(const Query& query, const float* center, float* we
 
 }  // namespace
 
-int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
-                        Span<const float> add, Span<const float> scale, ConstBytes row_numbers,
-                        ConstBytes query_bytes,
-                        Span<const float> codebook, int64_t num_sub_vectors, int64_t metric,
-                        int64_t element_bytes, int64_t dimension, Span<const float> numbers,
-                        Span<const float> centers, Span<const float> bases, ConstInts starts,
-                        ConstInts lengths, Span<const uint64_t> addresses, ConstBytes allowed,
+int64_t scan_partitions(args::PackedCodes packed, args::CodeQuery scoring, args::Probes probes,
+                        Span<const uint64_t> addresses, ConstBytes allowed,
                         Span<uint64_t> best_addresses, Span<float> best_scores) {
+  const int64_t kind = packed.kind;
+  const ConstBytes code_bytes = packed.codes;
+  const int64_t row_bytes = packed.row_bytes;
+  const Span<const float> add = packed.add;
+  const Span<const float> scale = packed.scale;
+  const ConstBytes row_numbers = packed.row_numbers;
+  const ConstBytes query_bytes = scoring.query;
+  const Span<const float> codebook = scoring.codebook;
+  const int64_t num_sub_vectors = scoring.num_sub_vectors;
+  const int64_t metric = scoring.metric;
+  const int64_t element_bytes = scoring.element_bytes;
+  const int64_t dimension = scoring.dimension;
+  const Span<const float> numbers = scoring.numbers;
+  const Span<const float> centers = probes.centers;
+  const Span<const float> bases = probes.bases;
+  const ConstInts starts = probes.starts;
+  const ConstInts lengths = probes.lengths;
   if (numbers.size != 4 || starts.size != lengths.size || dimension < 1 || row_bytes < 1 ||
       best_addresses.size != best_scores.size || best_scores.size < 1)
     return fail(kBadCount, 0);

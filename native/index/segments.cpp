@@ -2,6 +2,7 @@
 // reference/segments.py defines the results.
 #include "characters.hpp"
 #include "kernel.hpp"
+#include "parameters.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
@@ -305,10 +306,14 @@ void cut_text(const Text& text, Dictionary& dictionary, int64_t start, int64_t s
 
 // Returns the number of segments and stores as many as fit. Counts the runs of each language, so
 // that dictionaries are loaded on demand.
-int64_t locate_segments(ConstInts offsets, ConstBytes data, ConstBytes members, ConstBytes classes,
-                       Span<const uint16_t> units, Span<const int32_t> children,
-                       Span<const uint16_t> num_children, ConstBytes is_word, int64_t splits,
-                       Ints position, Ints size, Ints count, Ints language_runs) {
+int64_t locate_segments(ConstInts offsets, ConstBytes data, args::SegmentRules rules,
+                        int64_t splits, Ints position, Ints size, Ints count, Ints language_runs) {
+  const ConstBytes members = rules.members;
+  const ConstBytes classes = rules.classes;
+  const Span<const uint16_t> units = rules.units;
+  const Span<const int32_t> children = rules.children;
+  const Span<const uint16_t> num_children = rules.num_children;
+  const ConstBytes is_word = rules.is_word;
   const int64_t status = check_texts(offsets, data);
   if (status < 0) return status;
   if (children.size != units.size || num_children.size != units.size ||

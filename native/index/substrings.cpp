@@ -5,6 +5,7 @@
 // its parent, or -1 - byte.
 #include "kernel.hpp"
 #include "levels.hpp"
+#include "parameters.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
@@ -239,9 +240,13 @@ int64_t rank_bits(Span<const uint64_t> words, ConstInts starts, Span<uint32_t> r
   return 0;
 }
 
-int64_t find_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
-                      ConstInts bits, Span<const int32_t> children, ConstInts counts,
-                      ConstBytes pattern, Ints bounds) {
+int64_t find_suffixes(args::WaveletTree stored, ConstBytes pattern, Ints bounds) {
+  const Span<const uint64_t> words = stored.words;
+  const Span<const uint32_t> ranks = stored.ranks;
+  const ConstInts starts = stored.starts;
+  const ConstInts bits = stored.bits;
+  const Span<const int32_t> children = stored.children;
+  const ConstInts counts = stored.counts;
   Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
   if (const int64_t fault = tree.check()) return fault;
   int64_t low = 0, high = tree.length;
@@ -270,10 +275,14 @@ int64_t find_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, Co
   return 0;
 }
 
-int64_t locate_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
-                        ConstInts bits, Span<const int32_t> children, ConstInts counts,
-                        Span<const uint64_t> samples, int64_t rate, int64_t first,
-                        Ints positions) {
+int64_t locate_suffixes(args::WaveletTree stored, Span<const uint64_t> samples, int64_t rate,
+                        int64_t first, Ints positions) {
+  const Span<const uint64_t> words = stored.words;
+  const Span<const uint32_t> ranks = stored.ranks;
+  const ConstInts starts = stored.starts;
+  const ConstInts bits = stored.bits;
+  const Span<const int32_t> children = stored.children;
+  const ConstInts counts = stored.counts;
   Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
   if (const int64_t fault = tree.check()) return fault;
   if (rate < 1 || !within(first, positions.size, tree.length)) return fail(kBadIndex, 0);
@@ -294,8 +303,13 @@ int64_t locate_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, 
   return 0;
 }
 
-int64_t unwind_text(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
-                    ConstInts bits, Span<const int32_t> children, ConstInts counts, Bytes text) {
+int64_t unwind_text(args::WaveletTree stored, Bytes text) {
+  const Span<const uint64_t> words = stored.words;
+  const Span<const uint32_t> ranks = stored.ranks;
+  const ConstInts starts = stored.starts;
+  const ConstInts bits = stored.bits;
+  const Span<const int32_t> children = stored.children;
+  const ConstInts counts = stored.counts;
   Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
   if (const int64_t fault = tree.check()) return fault;
   if (text.size != tree.length) return fail(kBadLength, 0);

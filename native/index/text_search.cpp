@@ -18,6 +18,7 @@
 //
 // Scores are summed in double precision, so the order of the lists does not matter.
 
+#include "parameters.hpp"
 #include "text_lists.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -338,13 +339,27 @@ int64_t search(const Index& index, List* lists, List** order, int64_t count, boo
 
 }  // namespace
 
-int64_t search_postings(ConstBytes source, ConstInts position, ConstInts size,
-                        Span<const uint32_t> last, Span<const float> block_max, ConstInts first,
-                        ConstInts stop, ConstInts count, ConstBytes doc_weights, ConstInts weights_start,
-                        Span<const float> idf, Span<const float> norm, ConstBytes hidden,
-                        int64_t block_docs, int64_t is_varint, int64_t needs_all,
-                        ConstBytes streams, ConstInts stream_position, ConstInts stream_size,
-                        ConstInts phrase_offsets, int64_t slop, Span<uint32_t> found, Span<float> score) {
+int64_t search_postings(args::PostingLists postings, Span<const float> idf, Span<const float> norm,
+                        ConstBytes hidden, args::BlockFormat format, args::Phrase phrase,
+                        Span<uint32_t> found, Span<float> score) {
+  const ConstBytes source = postings.source;
+  const ConstInts position = postings.position;
+  const ConstInts size = postings.size;
+  const Span<const uint32_t> last = postings.last_docs;
+  const Span<const float> block_max = postings.block_max;
+  const ConstInts first = postings.first;
+  const ConstInts stop = postings.stop;
+  const ConstInts count = postings.count;
+  const ConstBytes doc_weights = postings.doc_weights;
+  const ConstInts weights_start = postings.weights_start;
+  const int64_t block_docs = format.block_docs;
+  const int64_t is_varint = format.is_varint;
+  const int64_t needs_all = format.needs_all;
+  const ConstBytes streams = phrase.streams;
+  const ConstInts stream_position = phrase.stream_position;
+  const ConstInts stream_size = phrase.stream_size;
+  const ConstInts phrase_offsets = phrase.phrase_offsets;
+  const int64_t slop = phrase.slop;
   const Index index = {source, position, size, last.data, block_max.data, norm, hidden,
                        block_docs, is_varint != 0, streams, stream_position, stream_size, doc_weights};
   const int64_t blocks = position.size, num_lists = count.size;

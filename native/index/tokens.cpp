@@ -1,5 +1,6 @@
 // Tokens of texts (maximal runs of characters of a set), and counting sort.
 #include "characters.hpp"
+#include "parameters.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
@@ -122,9 +123,15 @@ bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 
 }  // namespace
 
 // Returns the number of slices processed; `state` holds the number of tokens and their bytes.
-int64_t assign_token_ids(ConstBytes source, ConstInts position, ConstInts size, Span<uint32_t> slots,
-                     Span<uint64_t> hashes, Ints ends, Bytes text, Ints state,
-                     Span<uint32_t> id) {
+int64_t assign_token_ids(args::Slices tokens, args::TokenTable stored, Span<uint32_t> id) {
+  const ConstBytes source = tokens.source;
+  const ConstInts position = tokens.position;
+  const ConstInts size = tokens.size;
+  const Span<uint32_t> slots = stored.slots;
+  const Span<uint64_t> hashes = stored.hashes;
+  const Ints ends = stored.ends;
+  const Bytes text = stored.text;
+  const Ints state = stored.state;
   if (!is_power_of_two(slots.size) || hashes.size != ends.size || state.size != 2 ||
       hashes.size * 2 > slots.size || id.size < position.size || position.size != size.size)
     return fail(kBadLength, 0);

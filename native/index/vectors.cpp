@@ -1,5 +1,6 @@
 // Distances between one vector and many, and k-means and PQ primitives.
 #include "distances.hpp"
+#include "parameters.hpp"
 #include "top_rows.hpp"
 #include "vector_scores.hpp"
 
@@ -229,10 +230,12 @@ int64_t pq_encode(Span<const float> vectors, Span<const float> codebooks, int64_
 }
 
 // Exact k-nearest-neighbor search in a column, and distances of single vectors.
-int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimension,
-                        ConstBytes query, int64_t metric, ConstBytes valid,
+int64_t nearest_vectors(args::VectorRows rows, ConstBytes query, int64_t metric, ConstBytes valid,
                         int64_t valid_from, Span<const float> bounds, Span<uint64_t> best_rows,
                         Span<float> best_scores) {
+  const ConstBytes vectors = rows.vectors;
+  const int64_t element_bytes = rows.element_bytes;
+  const int64_t dimension = rows.dimension;
   if (dimension < 1 || dimension > (int64_t{1} << 40) || element_bytes < 1 || element_bytes > 8)
     return fail(kBadCount, 0);
   const int64_t bytes = dimension * element_bytes;

@@ -264,8 +264,8 @@ class ColumnPlan {
     int64_t* const count = size + chunks;
     int64_t* const first = count + chunks;
     const int64_t status = kernels.locate_chunks(
-        file.bytes, {&pending.position[0], 1}, {&pending.size[0], 1}, page.size_bytes,
-        {&page.values, 1}, {&pending.position[1], 1}, {&pending.size[1], 1}, kChunkValuesMax,
+        {file.bytes, {&pending.position[0], 1}, {&pending.size[0], 1}}, page.size_bytes,
+        {&page.values, 1}, {{&pending.position[1], 1}, {&pending.size[1], 1}}, kChunkValuesMax,
         {position, chunks}, {size, chunks}, {count, chunks});
     if (status != chunks) return false;
     for (int64_t i = 0; i < chunks; ++i) first[i + 1] = first[i] + count[i];

@@ -1,6 +1,7 @@
 // Function table of the kernels of one instruction set.
 #pragma once
 
+#include "../index/parameters.hpp"
 #include "kernel.hpp"
 #include "plan.hpp"
 

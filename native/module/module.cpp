@@ -11,12 +11,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "column_plan.hpp"
@@ -69,6 +71,23 @@ struct Parameter<Span<T>> {
     return {array.data(), static_cast<int64_t>(array.shape(0))};
   }
 };
+
+// A struct of parameters (src/parameters.hpp) is passed as a tuple of its members.
+template <class T, class Members>
+struct TupleParameter;
+
+template <class T, class... Members>
+struct TupleParameter<T, args::List<Members...>> {
+  using Type = std::tuple<typename Parameter<Members>::Type...>;
+  static T pass(const Type& values) {
+    return std::apply([](const auto&... each) { return T{Parameter<Members>::pass(each)...}; },
+                      values);
+  }
+};
+
+template <class T>
+  requires requires { typename T::Members; }
+struct Parameter<T> : TupleParameter<T, typename T::Members> {};
 
 // Kernels with these parameters are called by column plans only (column_plan.hpp).
 template <class T>

@@ -351,9 +351,11 @@ int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size, Con
   FOR_WORD(word_bits, unpack_chunks(source, position, size, count, out))
 }
 
-int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
-                     int64_t word_bits, int64_t is_float, uint64_t low, uint64_t span,
-                     Bytes out) {
+int64_t match_packed(args::Slices chunks, ConstInts count, int64_t word_bits, int64_t is_float,
+                     uint64_t low, uint64_t span, Bytes out) {
+  const ConstBytes source = chunks.source;
+  const ConstInts position = chunks.position;
+  const ConstInts size = chunks.size;
   FOR_WORD(word_bits, match_packed(source, position, size, count, is_float, low, span, out))
 }
 

@@ -33,9 +33,14 @@ int64_t locate_rows(ConstInts bounds, ConstInts rows, Ints parts, Ints part_indi
   return found;
 }
 
-int64_t locate_chunks(ConstBytes source, ConstInts position, ConstInts size, int64_t entry_bytes,
-                     ConstInts num_values, ConstInts data_position, ConstInts data_bytes,
-                     int64_t count_max, Ints chunk_position, Ints chunk_size, Ints count) {
+int64_t locate_chunks(args::Slices tables, int64_t entry_bytes, ConstInts num_values,
+                      args::ChunkData chunk_data, int64_t count_max, Ints chunk_position,
+                      Ints chunk_size, Ints count) {
+  const ConstBytes source = tables.source;
+  const ConstInts position = tables.position;
+  const ConstInts size = tables.size;
+  const ConstInts data_position = chunk_data.data_position;
+  const ConstInts data_bytes = chunk_data.data_bytes;
   const int64_t pages = position.size;
   if (size.size < pages || num_values.size < pages || data_position.size < pages ||
       data_bytes.size < pages)

@@ -220,10 +220,15 @@ LANCELET_INLINE void write_progress(Ints progress, const Progress& from) {
 
 }  // namespace
 
-int64_t fsst_decode_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
-                           int64_t offset_bytes, Span<const uint64_t> symbols, ConstBytes lengths,
-                           ConstInts table_indices, int64_t out_bytes, Bytes out_offsets, Bytes out,
-                           Ints progress) {
+int64_t fsst_decode_chunks(args::Slices chunks, ConstInts count, int64_t offset_bytes,
+                           args::SymbolTables coding, int64_t out_bytes, Bytes out_offsets,
+                           Bytes out, Ints progress) {
+  const ConstBytes source = chunks.source;
+  const ConstInts position = chunks.position;
+  const ConstInts size = chunks.size;
+  const Span<const uint64_t> symbols = coding.symbols;
+  const ConstBytes lengths = coding.lengths;
+  const ConstInts table_indices = coding.table_indices;
   const SymbolTables tables = {symbols, lengths, table_indices};
   Progress state = read_progress(progress);
   const auto decode =
@@ -236,9 +241,11 @@ int64_t fsst_decode_chunks(ConstBytes source, ConstInts position, ConstInts size
   return result;
 }
 
-int64_t fsst_decode_rows(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
-                         Span<const uint64_t> symbols, ConstBytes lengths, int64_t out_bytes,
-                         Bytes out_offsets, Bytes out, Ints progress) {
+int64_t fsst_decode_rows(args::Strings rows, Span<const uint64_t> symbols, ConstBytes lengths,
+                         int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
+  const ConstBytes offsets = rows.offsets;
+  const int64_t offset_bytes = rows.offset_bytes;
+  const ConstBytes data = rows.data;
   const SymbolTable table = {symbols.data, lengths.data};
   Progress state = read_progress(progress);
   const auto decode =
@@ -250,9 +257,14 @@ int64_t fsst_decode_rows(ConstBytes offsets, int64_t offset_bytes, ConstBytes da
   return result;
 }
 
-int64_t fsst_decode_slices(ConstBytes source, ConstInts position, ConstInts size,
-                           Span<const uint64_t> symbols, ConstBytes lengths, ConstInts table_indices,
-                           int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
+int64_t fsst_decode_slices(args::Slices slices, args::SymbolTables coding, int64_t out_bytes,
+                           Bytes out_offsets, Bytes out, Ints progress) {
+  const ConstBytes source = slices.source;
+  const ConstInts position = slices.position;
+  const ConstInts size = slices.size;
+  const Span<const uint64_t> symbols = coding.symbols;
+  const ConstBytes lengths = coding.lengths;
+  const ConstInts table_indices = coding.table_indices;
   const SymbolTables tables = {symbols, lengths, table_indices};
   Progress state = read_progress(progress);
   const auto decode = out_bytes == 4 ? decode_slices<uint32_t> : decode_slices<uint64_t>;

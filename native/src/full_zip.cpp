@@ -149,9 +149,12 @@ int64_t zip(const Shape& shape, Span<const uint32_t> control, ConstBytes offsets
 
 }  // namespace
 
-int64_t unzip_count(ConstBytes source, ConstInts position, ConstInts size, int64_t control_bytes,
-                    int64_t bits_def, int64_t visible_max, int64_t value_bytes,
-                    int64_t length_bytes, Ints items, Ints totals) {
+int64_t unzip_count(args::Slices pages, int64_t control_bytes, int64_t bits_def,
+                    int64_t visible_max, int64_t value_bytes, int64_t length_bytes, Ints items,
+                    Ints totals) {
+  const ConstBytes source = pages.source;
+  const ConstInts position = pages.position;
+  const ConstInts size = pages.size;
   const Shape shape = shape_of(control_bytes, bits_def, visible_max, value_bytes, length_bytes);
   if (control_bytes + value_bytes + length_bytes <= 0) return fail(kBadWidth, 0);
   int64_t visible = 0, bytes = 0, all = 0;
@@ -176,10 +179,17 @@ int64_t unzip_count(ConstBytes source, ConstInts position, ConstInts size, int64
   return 0;
 }
 
-int64_t unzip_items(ConstBytes source, ConstInts position, ConstInts size, int64_t control_bytes,
-                    int64_t bits_rep, int64_t bits_def, int64_t visible_max, int64_t value_bytes,
-                    int64_t length_bytes, Span<uint16_t> rep, Span<uint16_t> definition,
-                    int64_t out_bytes, Bytes out_offsets, Bytes out) {
+int64_t unzip_items(args::Slices pages, args::ControlWords layout, Span<uint16_t> rep,
+                    Span<uint16_t> definition, int64_t out_bytes, Bytes out_offsets, Bytes out) {
+  const ConstBytes source = pages.source;
+  const ConstInts position = pages.position;
+  const ConstInts size = pages.size;
+  const int64_t control_bytes = layout.control_bytes;
+  const int64_t bits_rep = layout.bits_rep;
+  const int64_t bits_def = layout.bits_def;
+  const int64_t visible_max = layout.visible_max;
+  const int64_t value_bytes = layout.value_bytes;
+  const int64_t length_bytes = layout.length_bytes;
   const Shape shape = shape_of(control_bytes, bits_def, visible_max, value_bytes, length_bytes);
   if (control_bytes + value_bytes + length_bytes <= 0) return fail(kBadWidth, 0);
   const auto work = out_bytes == 4 ? unzip<uint32_t> : unzip<uint64_t>;
@@ -195,8 +205,11 @@ int64_t zip_fixed(Span<const uint32_t> control, int64_t control_bytes, int64_t b
 }
 
 int64_t zip_variable(Span<const uint32_t> control, int64_t control_bytes, int64_t bits_def,
-                     int64_t visible_max, ConstBytes offsets, int64_t offset_bytes,
-                     ConstBytes data, int64_t length_bytes, Ints starts, Bytes out) {
+                     int64_t visible_max, args::Strings values, int64_t length_bytes, Ints starts,
+                     Bytes out) {
+  const ConstBytes offsets = values.offsets;
+  const int64_t offset_bytes = values.offset_bytes;
+  const ConstBytes data = values.data;
   const Shape shape = shape_of(control_bytes, bits_def, visible_max, 0, length_bytes);
   return offset_bytes == 4 ? zip<int32_t>(shape, control, offsets, data, starts, out)
                            : zip<int64_t>(shape, control, offsets, data, starts, out);

@@ -15,18 +15,10 @@
 #include <intrin.h>
 #endif
 
+#include "parameters.hpp"
+#include "span.hpp"
+
 namespace lancelet {
-
-template <class T>
-struct Span {
-  T* data;
-  int64_t size;  // elements
-};
-
-using Bytes = Span<uint8_t>;
-using ConstBytes = Span<const uint8_t>;
-using Ints = Span<int64_t>;
-using ConstInts = Span<const int64_t>;
 
 // Faults of kernels; lancelet/kernels/faults.py has the same numbers and the messages.
 enum Fault : int64_t {

@@ -85,9 +85,13 @@ int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int
 
 // Returns the number of lists. Outputs have room for one per entry that opens a list, and `offsets`
 // for one more.
-int64_t unravel_list(Levels repetition, Levels definition, int64_t list_level, int64_t item_max,
-                     int64_t slot_max, int64_t empty_level, Ints offsets, Bytes validity,
+int64_t unravel_list(Span<const uint16_t> repetition, Span<const uint16_t> definition,
+                     args::ListLevels levels, Ints offsets, Bytes validity,
                      Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
+  const int64_t list_level = levels.list_level;
+  const int64_t item_max = levels.item_max;
+  const int64_t slot_max = levels.slot_max;
+  const int64_t empty_level = levels.empty_level;
   const bool has_definition = definition.size > 0;
   if (list_level < 1 || (has_definition && definition.size != repetition.size))
     return fail(kBadCount, 0);
@@ -250,14 +254,30 @@ int64_t chunks_of_rows(ConstInts begun, ConstInts ended, ConstInts rows, Ints ch
 }
 
 // Returns the number of entries of the rows; slots[0] receives the number of value slots.
-int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repetition_position,
-                        ConstInts repetition_size, int64_t repetition_width,
-                        ConstBytes definition_source, ConstInts definition_position,
-                        ConstInts definition_size,
-                        int64_t definition_width, ConstInts counts, ConstInts chunks,
-                        ConstInts begun, ConstInts rows, int64_t rep_max, int64_t def_max,
-                        int64_t slot_max, Span<uint16_t> repetition, Span<uint16_t> definition,
-                        Ints slot_chunks, Ints within_chunk, Bytes validity, Ints slots) {
+int64_t take_row_levels(args::PackedLevels repetition_levels, args::PackedLevels definition_levels,
+                        args::ChunkRows wanted, args::LevelLimits limits, args::RowLevels taken) {
+  const ConstBytes source = repetition_levels.source;
+  const ConstInts repetition_position = repetition_levels.position;
+  const ConstInts repetition_size = repetition_levels.size;
+  const int64_t repetition_width = repetition_levels.width;
+  const ConstBytes definition_source = definition_levels.source;
+  const ConstInts definition_position = definition_levels.position;
+  const ConstInts definition_size = definition_levels.size;
+  const int64_t definition_width = definition_levels.width;
+  const ConstInts num_levels = wanted.num_levels;
+  const ConstInts counts = wanted.counts;
+  const ConstInts chunks = wanted.chunks;
+  const ConstInts begun = wanted.begun;
+  const ConstInts rows = wanted.rows;
+  const int64_t rep_max = limits.rep_max;
+  const int64_t def_max = limits.def_max;
+  const int64_t slot_max = limits.slot_max;
+  const Span<uint16_t> repetition = taken.repetition;
+  const Span<uint16_t> definition = taken.definition;
+  const Ints slot_chunks = taken.slot_chunks;
+  const Ints within_chunk = taken.within_chunk;
+  const Bytes validity = taken.validity;
+  const Ints slots = taken.slots;
   const int64_t count = chunks.size;
   const bool has_definition = definition_width >= 0;
   if (num_levels.size != count || repetition_position.size != count ||

@@ -217,8 +217,9 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
       int64_t opened = 0;
       for (int64_t k = 0; k < left; ++k) opened += rep[k] >= list_level;
       // Entries that open lists are compacted in place.
-      status = unravel_list({rep, left}, definition, list_level, layer.inner_def_max,
-                            layer.slot_def_max, layer.empty_def, {offsets, left + 1},
+      status = unravel_list({rep, left}, definition,
+                            {list_level, layer.inner_def_max, layer.slot_def_max, layer.empty_def},
+                            {offsets, left + 1},
                             {validity.data, has_bits ? validity.size : 0}, {rep, left},
                             {def, has_definition ? left : 0});
       if (status < 0) break;

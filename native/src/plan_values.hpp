@@ -297,8 +297,8 @@ static inline int64_t append(ConstBytes found, const Symbols& symbols, Output* o
   uint8_t ends[16] = {};
   int64_t progress[4] = {};
   const int64_t status = fsst_decode_slices(
-      found, {&start, 1}, {&size, 1}, {symbols.symbols, kCodes}, {symbols.lengths, kCodes},
-      {&table, 1}, 8, {ends, 16}, {out->bytes.data + out->end, out->room()}, {progress, 4});
+      {found, {&start, 1}, {&size, 1}},
+      {{symbols.symbols, kCodes}, {symbols.lengths, kCodes}, {&table, 1}}, 8, {ends, 16}, {out->bytes.data + out->end, out->room()}, {progress, 4});
   if (status > 0) return fail(kOutputFull, 0);
   out->end += progress[3];
   return status;

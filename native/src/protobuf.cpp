@@ -193,9 +193,14 @@ int64_t read_varints(ConstBytes source, ConstInts position, ConstInts size, Cons
   return 0;
 }
 
-int64_t join_pages(ConstBytes source, ConstInts head_position, ConstInts head_size, ConstInts edges,
-                   ConstInts column_heads, ConstInts numbers, ConstInts bounds, ConstInts position,
-                   ConstInts size, Bytes out, Ints ends) {
+int64_t join_pages(args::Slices heads, ConstInts edges, ConstInts column_heads, ConstInts numbers,
+                   args::PageBuffers buffers, Bytes out, Ints ends) {
+  const ConstBytes source = heads.source;
+  const ConstInts head_position = heads.position;
+  const ConstInts head_size = heads.size;
+  const ConstInts bounds = buffers.bounds;
+  const ConstInts position = buffers.position;
+  const ConstInts size = buffers.size;
   const int64_t columns = column_heads.size, pages = bounds.size - 1;
   if (pages < 0 || edges.size != columns + 1 || ends.size < columns) return fail(kOutputFull, 0);
   if (numbers.size < 3 * pages || size.size < position.size || head_size.size < head_position.size)

@@ -140,9 +140,14 @@ int64_t count_all(const Value& value, ConstBytes values) {
       return call(Wide(value_bytes), __VA_ARGS__);                          \
   }
 
-int64_t rle_decode_chunks(ConstBytes values, ConstInts value_position, ConstInts value_size,
-                          ConstBytes lengths, ConstInts length_position, ConstInts length_size,
-                          ConstInts count, int64_t value_bytes, int64_t length_bytes, Bytes out) {
+int64_t rle_decode_chunks(args::Slices value_slices, args::Slices length_slices, ConstInts count,
+                          int64_t value_bytes, int64_t length_bytes, Bytes out) {
+  const ConstBytes values = value_slices.source;
+  const ConstInts value_position = value_slices.position;
+  const ConstInts value_size = value_slices.size;
+  const ConstBytes lengths = length_slices.source;
+  const ConstInts length_position = length_slices.position;
+  const ConstInts length_size = length_slices.size;
   FOR_VALUE(value_bytes, decode_chunks, values, value_position, value_size, lengths,
             length_position, length_size, count, length_bytes, out)
 }

@@ -224,8 +224,11 @@ int64_t zones_of_strings(ConstBytes offsets, ConstBytes data, int64_t zone_rows,
 
 }  // namespace
 
-int64_t zone_min_max(ConstBytes values, int64_t kind, int64_t value_bytes, int64_t zone_rows,
-                     ConstBytes validity, Bytes minimum, Bytes maximum, Ints nulls, Ints nans) {
+int64_t zone_min_max(args::ZoneValues column, int64_t zone_rows, ConstBytes validity, Bytes minimum,
+                     Bytes maximum, Ints nulls, Ints nans) {
+  const ConstBytes values = column.values;
+  const int64_t kind = column.kind;
+  const int64_t value_bytes = column.value_bytes;
   if (zone_rows <= 0 || value_bytes <= 0) return fail(kBadWidth, 0);
   const int64_t rows = values.size / value_bytes;
   const int64_t zones = rows / zone_rows + (rows % zone_rows > 0);

@@ -95,3 +95,19 @@ def test_both_implementations_have_the_same_signature(package, name):
         getattr(implementation(package, each), name) for each in ("native", "reference")
     )
     assert str(inspect.signature(ours)) == str(inspect.signature(defined))
+
+
+PARAMETERS_MAX = 8
+
+
+def test_kernels_have_at_most_eight_parameters():
+    """Related parameters are structs: tuples in Python, `parameters.hpp` in C++."""
+    found = {}
+    for path in [*NATIVE.rglob("*.def")]:
+        for name, parameters in re.findall(r"KERNEL\((\w+),([^)]*)\)", path.read_text("utf-8")):
+            found[name] = len(parameters.split(","))
+    assert len(found) > 100
+    assert {name: count for name, count in found.items() if count > PARAMETERS_MAX} == {}
+    for package in FOLDERS.values():
+        for name, kernel in bind(f"{package.__name__}.native", topics_of(package)).items():
+            assert len(inspect.signature(kernel).parameters) <= PARAMETERS_MAX, name

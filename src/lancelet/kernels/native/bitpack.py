@@ -52,7 +52,7 @@ def match_packed(
     arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), _BYTE)
     status = _native.match_packed(
-        *arrays, as_int64s(counts), word_bits, int(is_float), low, span, out
+        arrays, as_int64s(counts), word_bits, int(is_float), low, span, out
     )
     checked(status, kernel=kernel)
     return out.view(np.bool_)

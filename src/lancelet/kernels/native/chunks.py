@@ -33,11 +33,10 @@ def locate_chunks(
     room = max(0, int((tables.size // max(1, entry_bytes)).sum()))
     position, size, count = np.empty((3, room), np.int64)
     status = _native.locate_chunks(
-        *arrays,
+        arrays,
         entry_bytes,
         as_int64s(num_values),
-        as_int64s(data_position),
-        as_int64s(data_bytes),
+        (as_int64s(data_position), as_int64s(data_bytes)),
         count_max,
         position,
         size,

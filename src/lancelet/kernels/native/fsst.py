@@ -54,12 +54,12 @@ def fsst_decode_chunks(
 ) -> tuple[Offsets, Bytes]:
     """Decode variable-width chunks of codes into Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
-    arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
+    arrays = (slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
     check_slices(slices, counts, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
     table = _tables(symbols, lengths, table_indices, len(slices), kernel)
     return _decode(
-        lambda *rest: _native.fsst_decode_chunks(*arrays, *table, *rest),
+        lambda *rest: _native.fsst_decode_chunks(*arrays, table, *rest),
         rows=int(counts.sum()),
         code_bytes=int(slices.size.sum()),
         out_bits=out_bits,
@@ -82,7 +82,7 @@ def pick_fsst(
     table = _tables(symbols, lengths, table_indices, len(slices), kernel)
     position, size, total = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     return _decode(
-        lambda *rest: _native.fsst_decode_slices(slices.source, position, size, *table, *rest),
+        lambda *rest: _native.fsst_decode_slices((slices.source, position, size), table, *rest),
         rows=len(slices),
         code_bytes=total,
         out_bits=out_bits,
@@ -99,7 +99,7 @@ def fsst_decode(
     check_has_offsets(offsets, kernel=kernel)
     width = offsets.dtype.itemsize
     return _decode(
-        lambda *rest: _native.fsst_decode_rows(as_bytes(offsets), width, data, *table, *rest),
+        lambda *rest: _native.fsst_decode_rows((as_bytes(offsets), width, data), *table, *rest),
         rows=len(offsets) - 1,
         code_bytes=data.nbytes,
         out_bits=out_bits,

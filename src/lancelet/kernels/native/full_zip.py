@@ -37,13 +37,8 @@ def unzip_fixed(
     rep, definition = _levels(int(totals[0]), shape)
     values = empty_bytes(int(totals[2]))
     status = _native.unzip_items(
-        *slice_arrays(slices),
-        shape.control_bytes,
-        shape.bits_rep,
-        shape.bits_def,
-        shape.max_visible_def,
-        value_bytes,
-        0,
+        slice_arrays(slices),
+        _layout(shape, value_bytes, 0),
         rep,
         definition,
         8,
@@ -67,13 +62,8 @@ def unzip_variable(
     offsets = empty(int(totals[1]) + 1, dtype)
     data = empty_bytes(int(totals[2]))
     status = _native.unzip_items(
-        *slice_arrays(slices),
-        shape.control_bytes,
-        shape.bits_rep,
-        shape.bits_def,
-        shape.max_visible_def,
-        0,
-        length_bytes,
+        slice_arrays(slices),
+        _layout(shape, 0, length_bytes),
         rep,
         definition,
         dtype.itemsize,
@@ -130,9 +120,7 @@ def zip_variable(
         shape.control_bytes,
         shape.bits_def,
         shape.max_visible_def,
-        as_bytes(offsets),
-        offsets.dtype.itemsize,
-        data,
+        (as_bytes(offsets), offsets.dtype.itemsize, data),
         length_bytes,
         starts,
         out,
@@ -146,7 +134,7 @@ def _count(
     """Return the number of items per slice, and in total: items, visible items and value bytes."""
     items, totals = np.empty(len(slices), np.int64), np.empty(3, np.int64)
     status = _native.unzip_count(
-        *slice_arrays(slices),
+        slice_arrays(slices),
         shape.control_bytes,
         shape.bits_def,
         shape.max_visible_def,
@@ -157,6 +145,12 @@ def _count(
     )
     checked(status, kernel=kernel)
     return items, totals
+
+
+def _layout(shape: ZipShape, value_bytes: int, length_bytes: int) -> tuple[int, ...]:
+    """Return the `ControlWords` of the kernels."""
+    bits = shape.control_bytes, shape.bits_rep, shape.bits_def, shape.max_visible_def
+    return (*bits, value_bytes, length_bytes)
 
 
 def _levels(items: int, shape: ZipShape) -> tuple[Levels, Levels]:

@@ -28,7 +28,7 @@ _LEVEL: Final = np.dtype(np.uint16)
 _NO_LEVELS: Final = np.empty(0, _LEVEL)
 
 _INT64 = np.dtype(np.int64)
-_NO_SLICES = (np.empty(0, np.uint8), np.empty(0, _INT64), np.empty(0, _INT64))
+_NO_PACKED: Final = (np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64), -1)
 
 
 def expand_list(
@@ -65,10 +65,7 @@ def unravel_list(
     status = _native.unravel_list(
         np.ascontiguousarray(repetition),
         _NO_LEVELS if definition is None else np.ascontiguousarray(definition),
-        list_level,
-        item_max,
-        slot_max,
-        empty_level,
+        (list_level, item_max, slot_max, empty_level),
         offsets,
         bits,
         outer_repetition,
@@ -145,23 +142,11 @@ def take_row_levels(
     validity = empty_bytes((room + 7) // 8)
     slots = np.zeros(1, np.int64)
     status = _native.take_row_levels(
-        repetition.slices.source,
-        as_int64s(num_levels),
-        *slice_arrays(repetition.slices)[1:],
-        repetition.width,
-        *(_NO_SLICES if definition is None else slice_arrays(definition.slices)),
-        -1 if definition is None else definition.width,
-        as_int64s(counts),
-        as_int64s(chunks),
-        as_int64s(begun),
-        as_int64s(rows),
-        *limits,
-        out_repetition,
-        out_definition,
-        chunk,
-        index,
-        validity,
-        slots,
+        (*slice_arrays(repetition.slices), repetition.width),
+        _NO_PACKED if definition is None else (*slice_arrays(definition.slices), definition.width),
+        tuple(map(as_int64s, (num_levels, counts, chunks, begun, rows))),
+        tuple(limits),
+        (out_repetition, out_definition, chunk, index, validity, slots),
     )
     entries = checked(status, kernel="take_row_levels")
     found = int(slots[0])

@@ -62,13 +62,11 @@ def join_pages(
     out = np.empty((longest + 80) * messages + 20 * len(position), np.uint8)
     ends = np.empty(len(column_heads), np.int64)
     status = _native.join_pages(
-        *arrays,
+        arrays,
         as_int64s(edges),
         as_int64s(column_heads),
         as_int64s(numbers).reshape(-1),
-        bounds,
-        position,
-        size,
+        (bounds, position, size),
         out,
         ends,
     )

@@ -23,7 +23,7 @@ def rle_decode_chunks(
 ) -> Bytes:
     """Expand the runs of every chunk; those of chunk i must add up to `counts[i]` values."""
     kernel = "rle_decode_chunks"
-    arrays = (*slice_arrays(values, counts), *slice_arrays(lengths, counts), as_int64s(counts))
+    arrays = slice_arrays(values, counts), slice_arrays(lengths, counts), as_int64s(counts)
     check_slices(lengths, kernel=kernel)
     check_run_counts(lengths, counts, value_bytes, length_bytes, kernel=kernel)
     out = empty_bytes(int(counts.sum()) * value_bytes)

@@ -32,9 +32,7 @@ def zone_min_max(
     minimum, maximum = np.empty(zones, values.dtype), np.empty(zones, values.dtype)
     nulls, nans = np.empty(zones, np.int64), np.empty(zones, np.int64)
     status = _native.zone_min_max(
-        as_bytes(values),
-        ord(values.dtype.kind),
-        values.dtype.itemsize,
+        (as_bytes(values), ord(values.dtype.kind), values.dtype.itemsize),
         zone_rows,
         _NO_NULLS if validity is None else validity,
         as_bytes(minimum),

@@ -45,8 +45,8 @@ def build_graph(
         np.zeros(width * connections, np.uint32),
         np.zeros(width, np.uint32),
     )
-    data, levels, kind = as_bytes(vectors), np.ascontiguousarray(tops), int(comparison)
-    dimension = vectors.shape[1]
+    rows = as_bytes(vectors), vectors.shape[1], int(comparison)
+    levels = np.ascontiguousarray(tops)
     entry = 0
     for first, stop in insertion_batches(count):
         num_parts = max(1, min(parts, (stop - first) // _PART_MIN))
@@ -54,13 +54,10 @@ def build_graph(
 
         def insert(part: int, entry: int = entry, part_edges: list[int] = part_edges) -> None:
             status = _native.insert_rows(
-                data,
-                dimension,
-                kind,
+                rows,
+                (levels, *lists),
                 connections,
                 candidates,
-                levels,
-                *lists,
                 entry,
                 part_edges[part],
                 part_edges[part + 1],
@@ -71,7 +68,7 @@ def build_graph(
             part: int, first: int = first, stop: int = stop, stripes: int = len(part_edges) - 1
         ) -> None:
             status = _native.link_rows(
-                data, dimension, kind, connections, levels, *lists, first, stop, part, stripes
+                rows, (levels, *lists), connections, first, stop, part, stripes
             )
             checked(status, kernel="link_rows")
 
@@ -100,15 +97,9 @@ def search_graph(
     """Return the rows nearest to a query, best first, and their distances."""
     rows, distances = np.empty(candidates, np.uint32), np.empty(candidates, np.float32)
     found = _native.search_graph(
-        as_bytes(vectors),
-        vectors.shape[1],
-        int(comparison),
+        (as_bytes(vectors), vectors.shape[1], int(comparison)),
         as_bytes(query),
-        graph.nodes,
-        graph.offsets,
-        graph.neighbors,
-        graph.level_offsets,
-        graph.entry,
+        (graph.nodes, graph.offsets, graph.neighbors, graph.level_offsets, graph.entry),
         candidates,
         _ALL if allowed is None else as_bytes(allowed),
         rows,

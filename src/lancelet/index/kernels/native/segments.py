@@ -22,8 +22,9 @@ def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
 ) -> tuple[ByteSlices, Int64s, Int64s]:
     """Return the segments with a member character, their number per text, and runs per language."""
-    texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
-    dictionary = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
+    texts = as_int64s(offsets), as_bytes(data)
+    dictionary = rules.units, rules.children, rules.num_children, rules.is_word
+    own = (as_bytes(members), rules.classes, *dictionary)
     counts = np.empty(max(0, len(offsets) - 1), np.int64)
     text_bytes = int(texts[0][-1] - texts[0][0]) if len(counts) else 0
     total = max(0, min(text_bytes, data.nbytes)) // _SEGMENT_BYTES
@@ -33,7 +34,7 @@ def find_segments(
         language_counts = np.zeros(len(Language), np.int64)
         position, size = empty(room, _INT64), empty(room, _INT64)
         status = _native.locate_segments(
-            *texts, *dictionary, int(splits), position, size, counts, language_counts
+            *texts, own, int(splits), position, size, counts, language_counts
         )
         total = checked(status, kernel="find_segments")
     return ByteSlices(data, position[:total], size[:total]), counts, language_counts

@@ -37,7 +37,7 @@ def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
     """Return the row range of the suffixes that start with a pattern."""
     bounds = np.empty(2, np.int64)
     pattern_bytes = np.frombuffer(pattern, np.uint8)
-    checked(_native.find_suffixes(*_arrays(tree), pattern_bytes, bounds), kernel="find_suffixes")
+    checked(_native.find_suffixes(_arrays(tree), pattern_bytes, bounds), kernel="find_suffixes")
     return int(bounds[0]), int(bounds[1])
 
 
@@ -46,7 +46,7 @@ def locate_suffixes(
 ) -> Int64s:
     """Return the text positions of suffix rows, from samples of every `rate`-th row."""
     positions = empty(count, _INT64)
-    status = _native.locate_suffixes(*_arrays(tree), samples, rate, first, positions)
+    status = _native.locate_suffixes(_arrays(tree), samples, rate, first, positions)
     checked(status, kernel="locate_suffixes")
     return positions
 
@@ -54,7 +54,7 @@ def locate_suffixes(
 def unwind_text(tree: WaveletTree) -> Bytes:
     """Reconstruct the text."""
     text = empty(max(0, tree.length), _BYTE)
-    checked(_native.unwind_text(*_arrays(tree), text), kernel="unwind_text")
+    checked(_native.unwind_text(_arrays(tree), text), kernel="unwind_text")
     return text
 
 

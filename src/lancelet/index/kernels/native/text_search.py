@@ -25,28 +25,29 @@ def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
     """Return the top documents with any or all tokens, ascending, and their scores."""
-    return _search(lists, ranking, (int(needs_all), *_NO_PHRASE))
+    return _search(lists, ranking, needs_all, _NO_PHRASE)
 
 
 def search_phrase(
     lists: PostingLists, ranking: Ranking, phrase_offsets: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
     """Return the top documents with tokens at these offsets of a phrase, ascending."""
-    return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(phrase_offsets), int(slop)))
+    return _search(
+        lists, ranking, True, (*lists.stream_arrays, as_int64s(phrase_offsets), int(slop))
+    )
 
 
 def _search(
-    lists: PostingLists, ranking: Ranking, phrase: tuple[Any, ...]
+    lists: PostingLists, ranking: Ranking, needs_all: bool, phrase: tuple[Any, ...]
 ) -> tuple[UInt32s, Float32s]:
     docs, scores = _room(ranking, len(lists.counts))
     found = _native.search_postings(
-        *lists.arrays,
+        lists.arrays,
         ranking.idf,
         ranking.norms,
         ranking.hidden,
-        lists.block_docs,
-        int(lists.is_varint),
-        *phrase,
+        (lists.block_docs, int(lists.is_varint), int(needs_all)),
+        phrase,
         docs,
         scores,
     )

@@ -42,9 +42,9 @@ def assign_token_ids(slices: ByteSlices, table: TokenTable) -> UInt32s:
     source, position, size = slice_arrays(slices)
     done = 0
     while True:
-        own = position[done:], size[done:]
+        rest = source, position[done:], size[done:]
         buffers = table.slots, table.hashes, table.ends, table.text, table.state
-        count = _native.assign_token_ids(source, *own, *buffers, ids[done:])
+        count = _native.assign_token_ids(rest, buffers, ids[done:])
         done += checked(count, kernel="assign_token_ids")
         if done == len(slices):
             return ids

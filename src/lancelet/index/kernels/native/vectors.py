@@ -62,9 +62,7 @@ def nearest_vectors(
     room = max(min(count, len(vectors) // dimension), 1)
     found, scores = np.empty(room, np.uint64), np.empty(room, np.float32)
     size = _native.nearest_vectors(
-        as_bytes(vectors),
-        vectors.dtype.itemsize,
-        dimension,
+        (as_bytes(vectors), vectors.dtype.itemsize, dimension),
         as_bytes(target),
         int(metric),
         _NO_BITS if valid is None else valid,

@@ -1,0 +1,118 @@
+// Structs of parameters. A kernel has at most eight parameters; Python passes a struct as a tuple.
+//
+// `Members` lists the types of a struct, by which the module converts a tuple (module.cpp).
+#pragma once
+
+#include "span.hpp"
+
+namespace lancelet::args {
+
+template <class... Types>
+struct List {};
+
+// Byte ranges of a source.
+struct Slices {
+  using Members = List<ConstBytes, ConstInts, ConstInts>;
+  ConstBytes source;
+  ConstInts position;
+  ConstInts size;
+};
+
+// Strings with offsets of 4 or 8 bytes.
+struct Strings {
+  using Members = List<ConstBytes, int64_t, ConstBytes>;
+  ConstBytes offsets;
+  int64_t offset_bytes;
+  ConstBytes data;
+};
+
+// FSST symbols and their lengths, and the table of each chunk or slice.
+struct SymbolTables {
+  using Members = List<Span<const uint64_t>, ConstBytes, ConstInts>;
+  Span<const uint64_t> symbols;
+  ConstBytes lengths;
+  ConstInts table_indices;
+};
+
+// The layout of full-zip rows.
+struct ControlWords {
+  using Members = List<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>;
+  int64_t control_bytes;
+  int64_t bits_rep;
+  int64_t bits_def;
+  int64_t visible_max;
+  int64_t value_bytes;
+  int64_t length_bytes;
+};
+
+// The first byte of the chunks of each page, and the bytes of all.
+struct ChunkData {
+  using Members = List<ConstInts, ConstInts>;
+  ConstInts data_position;
+  ConstInts data_bytes;
+};
+
+// The buffers of pages; page i has those from `bounds[i]` on.
+struct PageBuffers {
+  using Members = List<ConstInts, ConstInts, ConstInts>;
+  ConstInts bounds;
+  ConstInts position;
+  ConstInts size;
+};
+
+// The meaning of the levels of a list.
+struct ListLevels {
+  using Members = List<int64_t, int64_t, int64_t, int64_t>;
+  int64_t list_level;
+  int64_t item_max;
+  int64_t slot_max;
+  int64_t empty_level;
+};
+
+// Bit-packed levels, a slice per chunk.
+struct PackedLevels {
+  using Members = List<ConstBytes, ConstInts, ConstInts, int64_t>;
+  ConstBytes source;
+  ConstInts position;
+  ConstInts size;
+  int64_t width;
+};
+
+// Rows within chunks.
+struct ChunkRows {
+  using Members = List<ConstInts, ConstInts, ConstInts, ConstInts, ConstInts>;
+  ConstInts num_levels;
+  ConstInts counts;
+  ConstInts chunks;
+  ConstInts begun;
+  ConstInts rows;
+};
+
+// The maximum levels, and the maximum definition level with a value slot.
+struct LevelLimits {
+  using Members = List<int64_t, int64_t, int64_t>;
+  int64_t rep_max;
+  int64_t def_max;
+  int64_t slot_max;
+};
+
+// The levels and slots of rows.
+struct RowLevels {
+  using Members = List<Span<uint16_t>, Span<uint16_t>, Ints, Ints, Bytes, Ints>;
+  Span<uint16_t> repetition;
+  Span<uint16_t> definition;
+  Ints slot_chunks;
+  Ints within_chunk;
+  Bytes validity;
+  Ints slots;
+};
+
+// Values of a kind and width.
+struct ZoneValues {
+  using Members = List<ConstBytes, int64_t, int64_t>;
+  ConstBytes values;
+  int64_t kind;
+  int64_t value_bytes;
+};
+
+}  // namespace lancelet::args
