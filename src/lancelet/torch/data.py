@@ -39,6 +39,7 @@ from lancelet.torch.dist import (
 )
 from lancelet.torch.epochs import SharedEpochs
 from lancelet.torch.required import Dataset, IterableDataset, require_torch, torch_if_installed
+from lancelet.torch.shared import to_shared_storage
 from lancelet.torch.tensors import parts_of, to_tensor, to_tensors
 from lancelet.training import Loader, Mixture, PackedPlan, Plan, WindowPlan, plan
 from lancelet.training.loader import Source
@@ -335,7 +336,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         loader, worker = self._loader, _worker()
         assert loader is not None, "called for plans"
         assert self._epochs is not None, "workers require PyTorch"
-        loader.share(worker.id, worker.num_workers)
+        loader.share(worker.id, worker.num_workers, finish=to_shared_storage)
         self._iterations += 1
         key = mixed_key(worker.seed - worker.id, self._iterations)
         is_new = False

@@ -230,6 +230,7 @@ class Loader:
         self._epoch, self._position = epoch, 0
         self._origin = 0
         self._workers = (0, 1)
+        self._finish: Callable[[Any], Any] | None = None
         self._resumed: tuple[int, ...] = ()
         self._memory = RecycledMemory(_RECYCLED_BYTES)
 
@@ -287,8 +288,15 @@ class Loader:
         """Change the rank and the number of ranks; the next iteration uses them."""
         self._rank, self._world_size = rank, world_size
 
-    def share(self, worker: int, workers: int) -> None:
+    def share(
+        self, worker: int, workers: int, *, finish: Callable[[Any], Any] | None = None
+    ) -> None:
         """Yield only the batches of a worker; PyTorch loaders alternate between workers.
+
+        Args:
+            worker: The worker.
+            workers: The number of workers.
+            finish: Converts each batch for the transfer to another process. Called by threads.
 
         Raises:
             InvalidInputError: `pin_memory` is set, which workers do not support.
@@ -296,6 +304,7 @@ class Loader:
         if self._convert.pin_memory:
             raise InvalidInputError("workers cannot pin tensors; pass pin_memory to the DataLoader")
         self._workers = (worker, workers)
+        self._finish = finish
 
     def state_dict(self) -> State:
         """Return the position after the yielded batches."""
@@ -416,6 +425,8 @@ class Loader:
             [len(step.positions) for step in run],
             lambda index: source.locate(int(positions[index]), epoch),
         )
+        if self._finish is not None:
+            batches = [(self._finish(batch), skipped) for batch, skipped in batches]
         return batches, max(size_of(rows), size_of([batch for batch, _ in batches]))
 
 
