@@ -5,16 +5,19 @@ python benchmarks/bench_training.py [--only features ...] [--loaders lancelet ..
 
     features    rows of 16 float32, batches of 1,024
     vectors     rows of 768 float32, batches of 256
-    images      rows with a JPEG of about 20 KB and a label, batches of 64, not decoded
+    images      rows with bytes of the size of a JPEG of 20 KB and a label, batches of 64
     tokens      sequences of 50 to 500 int32 tokens, batches of 256
+    decoded     rows with a JPEG of 224 x 224 pixels and a label, batches of 64, decoded by Pillow
 
 All loaders read the same rows from files in the page cache and yield the same batches: tensors of
 features, vectors and labels; byte strings or tensors of bytes of images (values and offsets from
 workers of lancelet); values and offsets of tokens, or an array per sequence from formats that store
-samples one by one. Each loader has a process of its own. It reads in that process (0 workers) and
-in 2 workers of a PyTorch loader or the loader of Grain:
+samples one by one; pixels of decoded images. Each loader has a process of its own. It reads in that
+process (0 workers) and in 2 workers of a PyTorch loader or the loader of Grain:
 
     lancelet         `LanceDataset` of `lancelet.torch.data`, which also reads ahead by threads
+    lancelet 2.0     the same for tokens in files of version 2.0, which are not compressed, like the
+                     Arrow files that `datasets` converts its data to before the measurement
     pylance take     `take` per batch, from a map-style dataset with a sampler of batches
     pylance          its iterable dataset, in order only
     datasets         Hugging Face, map-style in Arrow format with a sampler of batches
@@ -22,15 +25,18 @@ in 2 workers of a PyTorch loader or the loader of Grain:
     mds              `StreamingDataset` of MosaicML Streaming; its shuffle `py1e` is in blocks
     webdataset       tar files; shuffles the files and a buffer of 1,000 samples
     grain            ArrayRecord files, read by the loader of Grain
+    ray              Ray Data on 2 processors, Parquet; shuffles a buffer of 1,000 samples
 
-The formats of the last three hold at most 50,000 samples. Samples per second exclude the first
-batch. CPU time is compared without workers, whose time includes their start.
+The formats of MDS, WebDataset and Grain hold at most 50,000 samples. Samples per second exclude the
+first batch, except with Ray Data, which reads ahead several seconds before it. CPU time is compared
+without workers, whose time includes their start.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import io
 import json
 import os
 import random
@@ -55,14 +61,16 @@ from compare import save
 from torch.utils.data import DataLoader, Dataset
 
 SHAPES: Final = {
-    "features": (1_000_000, 1024),
-    "vectors": (100_000, 256),
-    "images": (10_000, 64),
-    "tokens": (200_000, 256),
+    "features": (4_000_000, 1024),
+    "vectors": (200_000, 256),
+    "images": (60_000, 64),
+    "tokens": (1_000_000, 256),
+    "decoded": (4_000, 64),
 }
 """Rows at scale 1, and rows of a batch."""
 LOADERS: Final = {
     "lancelet": "lancelet",
+    "lancelet 2.0": "lancelet",
     "pylance take": "lance",
     "pylance": "lance",
     "datasets": "datasets",
@@ -70,9 +78,12 @@ LOADERS: Final = {
     "mds": "streaming",
     "webdataset": "webdataset",
     "grain": "grain",
+    "ray": "ray",
 }
 """Loaders, each with the module it needs."""
 IN_ORDER_ONLY: Final = ("pylance", "datasets stream")
+DECODING: Final = ("lancelet", "pylance take", "datasets")
+"""The loaders that decode images; the others would decode in the same way as `datasets`."""
 _FILES: Final = 8
 _SINGLE_SAMPLES_MAX: Final = 50_000
 _ROOT: Final = Path(__file__).parent.parent
@@ -86,6 +97,9 @@ def make(shape: str, rows: int) -> pa.Table:
         width = 16 if shape == "features" else 768
         values = generator.random(rows * width, np.float32)
         return pa.table({"x": pa.FixedSizeListArray.from_arrays(values, width)})
+    if shape == "decoded":
+        images = [_jpeg(generator) for _ in range(rows)]
+        return pa.table({"image": pa.array(images), "label": generator.integers(0, 1000, rows)})
     if shape == "images":
         sizes = generator.integers(15_000, 25_000, rows)
         noise = generator.bytes(int(sizes.max()) + rows)
@@ -95,6 +109,25 @@ def make(shape: str, rows: int) -> pa.Table:
     tokens = pa.array(generator.integers(0, 50_000, int(ends[-1]), np.int32))
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
     return pa.table({"tokens": pa.ListArray.from_arrays(offsets, tokens)})
+
+
+def _jpeg(generator: np.random.Generator) -> bytes:
+    """Return an image of smooth noise, which has about 20 KB."""
+    from PIL import Image
+
+    pixels = generator.integers(0, 256, (75, 75, 3), np.uint8)
+    data = io.BytesIO()
+    Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC).save(data, "JPEG")
+    return data.getvalue()
+
+
+def pixels_of(table: Any) -> dict[str, Any]:
+    """Convert rows of Arrow to a batch of decoded images."""
+    from PIL import Image
+
+    batch = tensors_of(table)
+    images = [np.asarray(Image.open(io.BytesIO(each)).convert("RGB")) for each in batch["image"]]
+    return {**batch, "image": torch.from_numpy(np.stack(images))}
 
 
 def tensors_of(table: Any) -> dict[str, Any]:
@@ -122,8 +155,15 @@ def tensors_of(table: Any) -> dict[str, Any]:
 class Batches(Dataset):  # type: ignore[misc]
     """A map-style dataset of batches; an item is the batch of a list of rows."""
 
-    def __init__(self, take: Callable[[Any], Any], count: int, rows: int, shuffled: bool) -> None:
-        self._take, self._rows = take, rows
+    def __init__(
+        self,
+        take: Callable[[Any], Any],
+        count: int,
+        rows: int,
+        shuffled: bool,
+        convert: Callable[[Any], Any] = tensors_of,
+    ) -> None:
+        self._take, self._rows, self._convert = take, rows, convert
         self._order = list(range(count))
         if shuffled:
             random.Random(7).shuffle(self._order)
@@ -134,7 +174,9 @@ class Batches(Dataset):  # type: ignore[misc]
     def __getitem__(self, number: int) -> Any:
         if number >= len(self):
             raise IndexError(number)
-        return tensors_of(self._take(self._order[number * self._rows : (number + 1) * self._rows]))
+        return self._convert(
+            self._take(self._order[number * self._rows : (number + 1) * self._rows])
+        )
 
 
 def in_workers(dataset: Any, workers: int) -> Any:
@@ -142,23 +184,35 @@ def in_workers(dataset: Any, workers: int) -> Any:
     return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
 
 
-def _lancelet(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+def _lancelet(
+    folder: Path, rows: int, shuffled: bool, workers: int, *, table: str = "t.lance"
+) -> Iterable[Any]:
     from lancelet.torch.data import LanceDataset
 
-    shuffle: Any = "rows" if shuffled else "none"
-    ragged = {"tokens": ["tokens"], "images": ["image"] if workers else []}.get(folder.name, [])
-    dataset = LanceDataset(
-        str(folder / "t.lance"), batch_size=rows, shuffle=shuffle, seed=1, ragged=ragged
-    )
+    options: dict[str, Any] = {"shuffle": "rows" if shuffled else "none", "seed": 1}
+    if folder.name == "decoded":
+        options["decode"] = {"image": "image"}
+    else:
+        ragged = {"tokens": ["tokens"], "images": ["image"] if workers else []}
+        options["ragged"] = ragged.get(folder.name, [])
+    dataset = LanceDataset(str(folder / table), batch_size=rows, **options)
     return in_workers(dataset, workers) if workers else dataset
+
+
+def _lancelet_2_0(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    return _lancelet(folder, rows, shuffled, workers, table="plain.lance")
 
 
 def _pylance_take(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
     import lance
 
     table = lance.dataset(str(folder / "t.lance"))
-    batches = Batches(table.take, table.count_rows(), rows, shuffled)
+    batches = Batches(table.take, table.count_rows(), rows, shuffled, _converter(folder))
     return _spawned(batches, workers) if workers else batches
+
+
+def _converter(folder: Path) -> Callable[[Any], Any]:
+    return pixels_of if folder.name == "decoded" else tensors_of
 
 
 def _spawned(dataset: Any, workers: int) -> Any:
@@ -185,7 +239,7 @@ def _of_batch(batch: Any, *_: Any, **__: Any) -> Any:
 
 def _datasets(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
     table = _hugging_face(folder, streaming=False).with_format("arrow")
-    batches = Batches(table.__getitem__, len(table), rows, shuffled)
+    batches = Batches(table.__getitem__, len(table), rows, shuffled, _converter(folder))
     return in_workers(batches, workers) if workers else batches
 
 
@@ -291,6 +345,29 @@ def _grain(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[An
     )
 
 
+def _ray(folder: Path, rows: int, shuffled: bool, _workers: int) -> Iterable[Any]:
+    import ray.data
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=3 << 30,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    table = ray.data.read_parquet(sorted(map(str, folder.glob("*.parquet"))))
+    buffer = 1000 if shuffled else None
+    return _Again(
+        lambda: map(
+            tensors_of,
+            table.iter_batches(
+                batch_size=rows, batch_format="pyarrow", local_shuffle_buffer_size=buffer
+            ),
+        )
+    )
+
+
 def sample_of(shape: str, data: bytes) -> dict[str, Any]:
     """Return the sample of the bytes that formats without columns store."""
     if shape == "images":
@@ -314,12 +391,17 @@ def measure(
     loader: str, folder: Path, rows: int, seconds: float, workers: int, *, shuffled: bool
 ) -> dict[str, Any]:
     """Load for some seconds, with as many epochs as they allow."""
-    load = globals()["_" + loader.replace(" ", "_")]
+    load = globals()["_" + loader.replace(" ", "_").replace(".", "_")]
     began, cpu = time.perf_counter(), _cpu_seconds()
-    batches = chain.from_iterable(repeat(load(folder, rows, shuffled, workers)))
+    loaded = load(folder, rows, shuffled, workers)
+    batches = chain.from_iterable(repeat(loaded))
+    if loader == "ray":
+        began = time.perf_counter()  # its processes have started
     next(batches)
     first = time.perf_counter() - began
-    began, cpu_first = time.perf_counter(), _cpu_seconds()
+    if loader != "ray":
+        began = time.perf_counter()
+    cpu_first = _cpu_seconds()
     steps = 0
     for _ in batches:
         steps += 1
@@ -347,12 +429,20 @@ def prepare(shape: str, rows: int, folder: Path) -> None:
 
     table = make(shape, rows)
     lance.write_dataset(table, folder / "t.lance", max_rows_per_file=-(-rows // _FILES))
+    if shape == "tokens":
+        lance.write_dataset(
+            table,
+            folder / "plain.lance",
+            max_rows_per_file=-(-rows // _FILES),
+            data_storage_version="2.0",
+        )
     part = -(-rows // _FILES)
     for number in range(_FILES):
-        group = 100 if shape == "images" else 10_000
+        group = 100 if shape in ("images", "decoded") else 10_000
         name = folder / f"{number}.parquet"
         pq.write_table(table.slice(number * part, part), name, row_group_size=group)
-    prepare_samples(shape, table.slice(0, _SINGLE_SAMPLES_MAX), folder)
+    if shape != "decoded":
+        prepare_samples(shape, table.slice(0, _SINGLE_SAMPLES_MAX), folder)
 
 
 def prepare_samples(shape: str, table: pa.Table, folder: Path) -> None:
@@ -434,9 +524,7 @@ def main() -> None:
                 file.read_bytes()  # into the page cache
             for workers in (0, 2):
                 for order in ("in order", "shuffled"):
-                    for loader in [each for each in chosen.loaders if find_spec(LOADERS[each])]:
-                        if order == "shuffled" and loader in IN_ORDER_ONLY:
-                            continue
+                    for loader in _loaders(chosen.loaders, shape, order, workers):
                         found = _run(folder, batch, chosen.seconds, loader, order, workers)
                         found["load"] = os.getloadavg()[0]
                         results[f"{shape}, {order}, {workers} workers, {loader}"] = found
@@ -444,6 +532,19 @@ def main() -> None:
                             f"{shape:9} {order:9} {workers} {loader:16}", _shown(found), flush=True
                         )
             save("training", [], {**extra, "loads": results}, saved)
+
+
+def _loaders(chosen: Sequence[str], shape: str, order: str, workers: int) -> list[str]:
+    """Return the loaders of a case that are installed."""
+    return [
+        loader
+        for loader in chosen
+        if find_spec(LOADERS[loader])
+        and not (order == "shuffled" and loader in IN_ORDER_ONLY)
+        and not (shape == "decoded" and loader not in DECODING)
+        and not (loader == "lancelet 2.0" and shape != "tokens")
+        and not (loader == "ray" and not workers)  # all its work is in other processes
+    ]
 
 
 def _commit() -> str:

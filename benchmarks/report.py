@@ -260,8 +260,9 @@ def training(run: Run) -> Iterator[str]:
         f"{run['seconds']:g} seconds in its own process; samples per second exclude the first "
         "batch. Every loader reads with the same number of workers; without workers, CPU time is "
         "more reliable than wall time. `lancelet` reads ahead by threads. All rows are shuffled, "
-        "except with MDS (in blocks) and WebDataset (a buffer of 1,000 rows); MDS, WebDataset and "
-        "Grain read 50,000 rows at most. `make bench-training` repeats the measurement."
+        "except with MDS (in blocks), WebDataset and Ray Data (a buffer of 1,000 rows); MDS, "
+        "WebDataset and Grain read 50,000 rows at most. `lancelet 2.0` reads files of version 2.0, "
+        "without compression. `make bench-training` repeats the measurement."
     )
     groups: dict[str, list[tuple[str, Run]]] = {}
     for name, found in run["loads"].items():
