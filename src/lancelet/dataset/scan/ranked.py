@@ -192,7 +192,7 @@ def _vector_column(snapshot: Snapshot) -> str:
     ]
     if len(names) > 1:
         raise InvalidInputError(
-            "the table has several vector columns; pass "
+            "a query vector without a column requires a table with one vector column; pass "
             f"nearest={{'column': {names[0]!r}, 'q': vector}}",
             columns=names,
         )
