@@ -42,7 +42,7 @@ from lancelet.encodings.pages.leaf import (
 )
 from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.pages.structural import Flags, PageReader
-from lancelet.encodings.row_ranges import expand
+from lancelet.encodings.row_ranges import RowRanges, expand
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 
@@ -186,6 +186,8 @@ class MiniBlockPages(PageReader):
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
         layers = self._layout.layers
+        if isinstance(rows, RowIndices) and self._has_whole_lists(head, decoded):
+            return self._take_lists(self._levels_of(head, target, decoded), decoded, rows.rows)
         if target.positions is not None and decoded.definition is None:
             return LeafRows(
                 layers, None, None, self._take_values(head, target, decoded, None, None)
@@ -317,14 +319,7 @@ class MiniBlockPages(PageReader):
     ) -> Selection:
         """Return the decoded entries of the rows."""
         if head.rows is not None:
-            assert decoded.repetition is not None
-            levels = ChunkLevels(
-                head.rows,
-                target.chunks,
-                decoded.repetition,
-                decoded.num_levels,
-                self._layout.layers.rep_max,
-            )
+            levels = self._levels_of(head, target, decoded)
             match rows:
                 case RowRange(start, stop):
                     return levels.entries_of_range(start, stop)
@@ -339,6 +334,39 @@ class MiniBlockPages(PageReader):
                 starts = np.cumsum(decoded.counts) - decoded.counts
                 entries: Int64s = starts[target.positions.chunk] + target.positions.index
                 return entries
+
+    def _levels_of(self, head: PageMetadata, target: _Target, decoded: _Decoded) -> ChunkLevels:
+        assert head.rows is not None
+        assert decoded.repetition is not None
+        return ChunkLevels(
+            head.rows,
+            target.chunks,
+            decoded.repetition,
+            decoded.num_levels,
+            self._layout.layers.rep_max,
+        )
+
+    def _has_whole_lists(self, head: PageMetadata, decoded: _Decoded) -> bool:
+        """Return whether the values of each row are contiguous numbers of whole bytes."""
+        is_plain = bool(self._bits) and not (self._bits or 0) % 8
+        has_nulls = decoded.definition is not None or self._layout.dictionary is not None
+        return head.rows is not None and is_plain and not has_nulls
+
+    def _take_lists(self, levels: ChunkLevels, decoded: _Decoded, rows: Int64s) -> LeafRows:
+        """Return rows whose entries all have a value, copied row by row."""
+        ranges = levels.ranges_of_rows(rows)
+        repetition = kernels.join_slices(
+            _slices(levels.repetition.view(np.uint8), ranges, levels.repetition.itemsize)
+        )
+        block = self._values.decode(decoded.buffers, decoded.counts)
+        data_type = self._leaf.data_type
+        if isinstance(block, FixedWidth) and block.bits == self._bits:
+            data = kernels.join_slices(_slices(block.data, ranges, block.bits // 8))
+            count = 8 * len(data) // block.bits
+            values = pa.Array.from_buffers(data_type, count, [None, aligned(data)])
+        else:
+            values = values_from_block(block, data_type, ranges.indices(), None)
+        return LeafRows(self._layout.layers, repetition.view(levels.repetition.dtype), None, values)
 
     def _take_values(
         self,
@@ -428,6 +456,10 @@ def _shift_indices(
             if is_outside.any():
                 part[is_outside] = invalid
     return FixedWidth(joined.itemsize * 8, joined.view(np.uint8), len(joined))
+
+
+def _slices(data: Bytes, ranges: RowRanges, width: int) -> ByteSlices:
+    return ByteSlices(data, ranges.start * width, ranges.count * width)
 
 
 def to_slots(layers: Layers, definition: Levels | None, entries: Selection) -> Selection:

@@ -18,7 +18,7 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.levels import Levels
-from lancelet.encodings.row_ranges import expand
+from lancelet.encodings.row_ranges import RowRanges
 from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 
@@ -132,6 +132,10 @@ class ChunkLevels:
 
     def entries_of_rows(self, rows: Int64s) -> Int64s:
         """Return the entries of single rows; all their chunks must be included."""
+        return self.ranges_of_rows(rows).indices()
+
+    def ranges_of_rows(self, rows: Int64s) -> RowRanges:
+        """Return the range of entries of each row; all their chunks must be included."""
         row_starts = self._row_starts()
         stops_of_chunks = np.cumsum(self.num_levels)
         begun = np.diff(self.index.started)[self.chunks]
@@ -143,7 +147,7 @@ class ChunkLevels:
         # The next row may start in a chunk that was not read.
         next_start = np.append(row_starts, len(self.repetition))[row_numbers + 1]
         stop = np.minimum(next_start, stops_of_chunks[np.searchsorted(self.chunks, ends)])
-        return expand(start, stop - start)
+        return RowRanges(start, stop - start)
 
     def _row_starts(self) -> Int64s:
         """Return the first entry of each row, validated against the index."""
