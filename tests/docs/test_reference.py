@@ -83,6 +83,14 @@ def test_the_command_line_picture_shows_real_output():
     assert found == sizes.sub("", tool["PICTURE"].read_text())
 
 
+def test_the_picture_of_restarts_shows_a_run_that_reads_the_rows_of_an_uninterrupted_one():
+    tool = runpy.run_path(str(ROOT / "tools/draw_restarts.py"))
+    sessions, rows, expected = tool["run"]()
+    assert len(sessions) > 50
+    assert rows == expected
+    assert tool["PICTURE"].read_text() == tool["draw"](sessions)
+
+
 def test_pictures_are_those_that_the_tool_draws():
     tool = runpy.run_path(str(ROOT / "tools/draw_pictures.py"))
     for name, (boxes, arrows) in tool["PICTURES"].items():

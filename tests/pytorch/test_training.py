@@ -342,6 +342,7 @@ for batch in plan.loader(16, rank=rank, world_size=size, to="torch"):
     loss.backward()  # waits for the other: a rank with fewer steps would hang here
     ids += batch["id"].tolist()
 print(json.dumps(ids))
+dist.barrier()  # the first rank serves the store of the others
 dist.destroy_process_group()
 """
 
@@ -359,14 +360,16 @@ def test_processes_that_train_together_have_equal_steps_under_a_filter(table, tm
     ranks = [
         subprocess.Popen(
             [sys.executable, str(program), table.uri],
-            env={**os.environ, **meeting, "RANK": str(rank)},
+            env={**os.environ, **meeting, "RANK": str(rank), "PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
-    first, second = (json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks)
-    assert [rank.returncode for rank in ranks] == [0, 0]
+    outputs = [rank.communicate() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], [errors for _, errors in outputs]
+    first, second = (json.loads(ids.splitlines()[-1]) for ids, _ in outputs)
     assert len(first) == len(second)
     assert set(first) | set(second) == {i for i in range(ROWS) if i % 7}
     assert len(first) + len(second) - len({*first, *second}) <= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
 import random
@@ -21,6 +22,7 @@ from lancelet.io import block_cache
 from lancelet.io.block_cache import BLOCK_BYTES, BlockCache
 from lancelet.io.memory import MemoryStore
 from lancelet.io.metered import IoMeter, metered
+from lancelet.io.open import open_folder
 
 
 def content(size, seed=1):
@@ -149,3 +151,51 @@ def test_training_reads_a_table_through_the_cache(tmp_path):
     assert printed.strip() == str(wanted)
     copied = pickle.loads(pickle.dumps(table))
     assert copied.count_rows() == 5000
+
+
+TRAIN_ON_S3 = """
+import json, sys
+import lancelet
+from lancelet import training
+options = {**json.loads(sys.argv[2]), "local_cache": sys.argv[3]}
+table = lancelet.dataset(sys.argv[1], storage_options=options)
+plan = training.plan(table, columns=["id", "picture"], shuffle="rows", seed=1)
+print(json.dumps([i for batch in plan.loader(50) for i in batch["id"].to_pylist()]))
+"""
+
+
+def test_training_on_s3_continues_from_the_cache_in_later_processes(tmp_path, s3_server):
+    s3_server.make_bucket("cached-training")
+    chance = random.Random(1)
+    rows = pa.table({"id": range(600), "picture": [chance.randbytes(9000) for _ in range(600)]})
+    uri, options = "s3://cached-training/t.lance", s3_server.storage_options
+    table = lancelet.write_dataset(rows, uri, storage_options=options, max_rows_per_file=200)
+    store = open_folder("s3://cached-training/t.lance/data", options)
+    paths = [file.path for part in table.get_fragments() for file in part.data_files()]
+    stored = {path: read(store, path, (0, store.open_reader(path).size))[0] for path in paths}
+
+    def train():
+        cache = str(tmp_path / "cache")
+        command = [sys.executable, "-c", TRAIN_ON_S3, uri, json.dumps(options), cache]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    first = train()
+    assert sorted(json.loads(first.stdout)) == list(range(600))
+    for path in paths:
+        store.delete(path)
+    assert train().stdout == first.stdout
+    # A damaged block is not used: it is requested again, here from the missing object.
+    blocks = [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    damaged = max(blocks, key=lambda file: file.stat().st_size)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    failed = train()
+    assert failed.returncode
+    assert "NotFoundError" in failed.stderr
+    for path, data in stored.items():
+        store.put(path, data)
+    assert train().stdout == first.stdout
+    for path in paths:
+        store.delete(path)
+    assert train().stdout == first.stdout
