@@ -115,4 +115,39 @@ struct ZoneValues {
   int64_t value_bytes;
 };
 
+// The constants of the choice of encodings: `PageRules` in Python.
+struct PageRules {
+  using Members = List<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+    int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, double, double,
+    double, double, double, double, double, double, double, double, double>;
+  int64_t rows_max;
+  int64_t raw_bytes_max;
+  int64_t few_rows;
+  int64_t few_numbers_bytes;
+  int64_t few_texts_bytes;
+  int64_t tiny_bytes;
+  int64_t wide_bytes;
+  int64_t long_bytes_before_2_2;
+  int64_t inline_bytes_max;
+  int64_t chunk_values_max;
+  int64_t chunk_bytes_aim;
+  int64_t small_chunk_bytes;
+  int64_t large_chunk_bytes;
+  int64_t chunk_frame_bytes;
+  int64_t part_frame_bytes;
+  int64_t dictionary_rows_min;
+  int64_t compress_items_from_bytes;
+  double sample_bytes;
+  double sample_values_min;
+  double sample_values_max;
+  double byte_ns;
+  double lookup_ns;
+  double plain_decode_ns;
+  double run_decode_ns;
+  double repeated_min;
+  double indices_max;
+  double obvious;
+  double dictionary_ratio_max;
+};
+
 }  // namespace lancelet::args

@@ -3,7 +3,7 @@
 //     int64, 1000 values   ->  plain 8.02 B, packed 1.45 B, dictionary 1.95 B  ->  chunk table | chunks
 //
 // The size of each encoding is computed from block widths, runs and distinct counts, so only the
-// cheapest is encoded. `encodings/choose.py` defines the choices; this kernel reproduces them for
+// cheapest is encoded. `encodings/choice/choose.py` defines the choices; this kernel reproduces them for
 // pages that need neither general compression nor a symbol table, and leaves other pages to it.
 #include <math.h>
 
@@ -35,16 +35,8 @@ enum Kind { kLeft, kOneValue, kChunks };
 enum Encoding { kPlain, kPacked, kRuns, kNoEncoding };
 constexpr int64_t kLevelRuns = 17;  // otherwise the bit width of packed levels, 0 without levels
 
-// The constants of `encodings/choose.py`, `cost.py`, `trials.py` and `codecs/cut.py`.
-constexpr int64_t kRowsMax = 16384, kRawMax = 32 * 1024;  // larger pages may be compressed
-constexpr double kSample = 32 * 1024, kSampleFew = 4096, kSampleMost = 16384;
-constexpr int64_t kFewRows = 128, kFewNumbers = 1024, kFewTexts = 2048, kTiny = 512;
-constexpr int64_t kWide = 256, kLongBefore22 = 4096, kInlineMax = 32;
-constexpr int64_t kChunkValues = 4096, kChunkAim = 8192, kSmallChunk = 16000, kBlock = 1024;
-constexpr int64_t kChunkFrame = 16, kPartFrame = 8, kRunMax = 255;
-constexpr int64_t kDictionaryFrom = 100, kCompressItemsFrom = 4096;
-constexpr double kByteNs = 8.0, kLookupNs = 1.5, kDecodeNs = 0.07, kRunNs = 0.1;
-constexpr double kRepeatedMin = 0.05, kIndicesMax = 0.88, kObvious = 0.15, kRatio = 0.8;
+// Numbers of the format.
+constexpr int64_t kBlock = 1024, kRunMax = 255;
 constexpr uint8_t kPad = 0xFE, kTextPad = 72;
 
 LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) & ~int64_t{7}; }
@@ -95,39 +87,40 @@ double decode_ns(const Values& values, double rate) {
 // Scratch memory for pages of up to `rows` rows.
 struct Scratch {
   uint8_t* memory = nullptr;
-  uint8_t *bits, *levels, *indices, *index_values, *items, *part;
+  uint8_t *bits, *levels, *indices, *index_values, *items, *part, *widths;
   int64_t* first;
   ~Scratch() { free(memory); }
-  bool make(int64_t rows) {
+  bool make(int64_t rows, int64_t raw_max) {
     const int64_t room = padded(rows);
-    memory = static_cast<uint8_t*>(malloc(static_cast<size_t>(room * 22 + 6 * kRawMax)));
+    memory = static_cast<uint8_t*>(malloc(static_cast<size_t>(room * 23 + 7 * raw_max + 8)));
     first = reinterpret_cast<int64_t*>(memory);
     indices = memory + 8 * room;
     index_values = indices + 4 * room;
     levels = index_values + 4 * room;
     part = levels + 2 * room;  // run-length encoded levels of a chunk, or one packed block
-    bits = part + 4 * room + 2 * kRawMax;
-    items = bits + kRawMax;
+    bits = part + 4 * room + 2 * raw_max;
+    items = bits + raw_max;
+    widths = items + 3 * raw_max;
     return memory != nullptr;
   }
 };
 
 class Page {
  public:
-  Page(ConstBytes source, const int64_t* column, int64_t rows, bool has_large_chunks,
-       int64_t constants, Bytes out, const Scratch& scratch, int64_t* found)
-      : source_(source), column_(column), rows_(rows), is_large_(has_large_chunks),
+  Page(ConstBytes source, const int64_t* column, int64_t rows, const args::PageRules& rules,
+       bool has_large_chunks, int64_t constants, Bytes out, const Scratch& scratch, int64_t* found)
+      : source_(source), column_(column), rows_(rows), rules_(rules), is_large_(has_large_chunks),
         constants_(constants), out_(out), scratch_(scratch), found_(found) {}
 
   // Returns the size of the encoded page, 0 if declined, or a fault.
   int64_t encode() {
     for (int64_t k = 0; k < kFound; ++k) found_[k] = 0;
     for (int64_t k = kPlainBytes; k < kFound; ++k) found_[k] = -1;
-    if (rows_ < 1 || rows_ > kRowsMax) return 0;
+    if (rows_ < 1 || rows_ > rules_.rows_max) return 0;
     const Fault fault = open();
     if (fault) return fail(fault, 0);
     const int64_t raw = values_.raw_bytes();
-    if (raw >= kRawMax || !read_levels()) return 0;
+    if (raw >= rules_.raw_bytes_max || !read_levels()) return 0;
     if (!has_levels_ && is_one_value()) {
       found_[kKind] = kOneValue;
       return 0;
@@ -185,7 +178,7 @@ class Page {
       const int64_t first = bits == 1 ? column_[kFirstBit] : 0;
       if (first < 0 || first > 7) return kBadCount;
       if (bytes < (first + rows_ * bits + 7) / 8) return kTooShort;
-      if (bits == 1 && rows_ <= 8 * kRawMax) values_.data = aligned_bits(first);
+      if (bits == 1 && rows_ <= 8 * rules_.raw_bytes_max) values_.data = aligned_bits(first);
       return Fault{};
     }
     if (!within(column_[kOffsets], (rows_ + 1) * values_.width(), source_.size)) return kOutOfSource;
@@ -237,7 +230,7 @@ class Page {
   }
 
   bool is_one_value() const {
-    if (!constants_ || (constants_ == 1 && (values_.offsets || values_.width() > kInlineMax))) return false;
+    if (!constants_ || (constants_ == 1 && (values_.offsets || values_.width() > rules_.inline_bytes_max))) return false;
     const auto repeats = [](const uint8_t* data, int64_t width, int64_t count) {
       return memcmp(data, data + width, static_cast<size_t>((count - 1) * width)) == 0;
     };
@@ -256,21 +249,21 @@ class Page {
 
   // Returns whether full zip is preferable for strings.
   bool is_zipped() const {
-    if (values_.text_bytes() >= kWide * rows_) return true;
+    if (values_.text_bytes() >= rules_.wide_bytes * rows_) return true;
     for (int64_t row = 0; !is_large_ && row < rows_; ++row)
-      if (values_.end(row + 1) - values_.end(row) > kLongBefore22) return true;
+      if (values_.end(row + 1) - values_.end(row) > rules_.long_bytes_before_2_2) return true;
     return false;
   }
 
   bool is_tiny(int64_t raw) const {
-    if (rows_ > kFewRows) return raw <= kTiny;
-    return raw <= (values_.offsets ? kFewTexts : kFewNumbers);
+    if (rows_ > rules_.few_rows) return raw <= rules_.tiny_bytes;
+    return raw <= (values_.offsets ? rules_.few_texts_bytes : rules_.few_numbers_bytes);
   }
 
   // Returns whether the encoding choice would use a sample instead of the whole page.
   bool has_sample(int64_t raw) const {
     const double each = larger(static_cast<double>(raw) / static_cast<double>(rows_), 1.0);
-    const double target = smaller(larger(kSample / each, kSampleFew), kSampleMost);
+    const double target = smaller(larger(rules_.sample_bytes / each, rules_.sample_values_min), rules_.sample_values_max);
     return rows_ > int64_t{1} << lround(log2(target));
   }
 
@@ -278,27 +271,27 @@ class Page {
 
   // Returns the number of values per chunk; the last chunk may have fewer.
   int64_t chunk_values(const Values& values, Encoding encoding) const {
-    int64_t chunk = kChunkValues;
+    int64_t chunk = rules_.chunk_values_max;
     if (encoding == kPacked) return kBlock;
     if (encoding == kRuns) {
-      const int64_t most = is_large_ ? int64_t{1} << 30 : kSmallChunk;
+      const int64_t most = is_large_ ? rules_.large_chunk_bytes : rules_.small_chunk_bytes;
       while (chunk > 64 && chunk * (values.width() + 1) > most) chunk /= 2;
       return chunk;
     }
     if (!values.offsets) {
-      while (chunk > 2 && (chunk / 2 >= values.rows || chunk * values.bits > 8 * kChunkAim)) chunk /= 2;
+      while (chunk > 2 && (chunk / 2 >= values.rows || chunk * values.bits > 8 * rules_.chunk_bytes_aim)) chunk /= 2;
       return chunk;
     }
     const double total = static_cast<double>(values.text_bytes());
     for (; chunk > 2; chunk /= 2) {
       if (chunk / 2 >= values.rows) continue;
       const int64_t head = (smaller(chunk, values.rows) + 1) * values.width();
-      if (total / static_cast<double>(parts(values.rows, chunk)) + static_cast<double>(head) > kChunkAim)
+      if (total / static_cast<double>(parts(values.rows, chunk)) + static_cast<double>(head) > rules_.chunk_bytes_aim)
         continue;
       int64_t longest = 0;
       for (int64_t start = 0; start < values.rows; start += chunk)
         longest = larger(longest, values.end(smaller(start + chunk, values.rows)) - values.end(start));
-      if (is_large_ || longest + head <= kSmallChunk) break;
+      if (is_large_ || longest + head <= rules_.small_chunk_bytes) break;
     }
     return chunk;
   }
@@ -308,10 +301,11 @@ class Page {
     return (count + 1) * values.width() + parts(bytes, values.width()) * values.width();
   }
 
-  static void weigh(const Values& values, Encoding encoding, int64_t bytes, double rate, Choice* choice) {
+  void weigh(const Values& values, Encoding encoding, int64_t bytes, double rate,
+             Choice* choice) const {
     choice->bytes[encoding] = bytes;
     const double stored = static_cast<double>(bytes) / static_cast<double>(values.rows);
-    const double total = kByteNs * stored + decode_ns(values, rate);
+    const double total = rules_.byte_ns * stored + decode_ns(values, rate);
     if (choice->encoding != kNoEncoding && total >= choice->total) return;
     choice->encoding = encoding;
     choice->total = total;
@@ -326,15 +320,15 @@ class Page {
       for (int64_t start = 0; start < rows; start += chunk)
         plain += text_chunk_bytes(values, start, smaller(chunk, rows - start));
     }
-    weigh(values, kPlain, plain + kChunkFrame * parts(rows, chunk), kDecodeNs, choice);
+    weigh(values, kPlain, plain + rules_.chunk_frame_bytes * parts(rows, chunk), rules_.plain_decode_ns, choice);
     if (!values.is_word()) return;
     const int64_t width = values.width(), blocks = parts(rows, kBlock);
-    uint8_t widths[kRowsMax / kBlock];
+    uint8_t* const widths = scratch_.widths;
     bit_widths({values.data, rows * width}, kBlock, values.bits, {widths, blocks});
     int64_t sum = 0;
     for (int64_t block = 0; block < blocks; ++block) sum += widths[block];
     if (sum <= (values.bits - 1) * blocks)
-      weigh(values, kPacked, sum * (kBlock / 8) + blocks * width + kChunkFrame * blocks, kDecodeNs, choice);
+      weigh(values, kPacked, sum * (kBlock / 8) + blocks * width + rules_.chunk_frame_bytes * blocks, rules_.plain_decode_ns, choice);
     if (runs < 0) {
       int64_t distinct;
       count_distinct_fixed({values.data, rows * width}, width, rows, 0, {&runs, 1}, {&distinct, 1});
@@ -344,9 +338,9 @@ class Page {
     for (int64_t start = 0; start < rows; start += each) {
       int64_t count = smaller(each, rows - start), found = 0;
       rle_count_chunks({values.data + start * width, count * width}, width, {&count, 1}, {&found, 1});
-      stored += found * (width + 1) + kChunkFrame + kPartFrame;
+      stored += found * (width + 1) + rules_.chunk_frame_bytes + rules_.part_frame_bytes;
     }
-    weigh(values, kRuns, stored, kRunNs, choice);
+    weigh(values, kRuns, stored, rules_.run_decode_ns, choice);
   }
 
   // Estimates the number of equally frequent items from the distinct count of a sample.
@@ -366,7 +360,7 @@ class Page {
     const double most = static_cast<double>(rows_ / 2);
     double items = -1;
     int64_t runs = -1;
-    if (rows_ >= kDictionaryFrom && (values_.offsets || values_.bits > 8)) {
+    if (rows_ >= rules_.dictionary_rows_min && (values_.offsets || values_.bits > 8)) {
       int64_t distinct = 0;
       const int64_t width = values_.width();
       const int64_t status =
@@ -375,14 +369,14 @@ class Page {
                                {&runs, 1}, {&distinct, 1})
               : count_distinct_fixed({values_.data, raw}, width, rows_, rows_, {&runs, 1}, {&distinct, 1});
       if (status < 0) return false;
-      if (static_cast<double>(distinct) <= floor((1 - kRepeatedMin) * rows)) {
+      if (static_cast<double>(distinct) <= floor((1 - rules_.repeated_min) * rows)) {
         items = items_expected(distinct, rows_);
         if (items > most) items = -1;
       }
     }
     if (items >= 0 && values_.offsets) {
       const double indices = log2(larger(items, 2.0)) / 8 + items * plain / rows;
-      if (kByteNs * indices + kLookupNs < kObvious * kByteNs * plain) {
+      if (rules_.byte_ns * indices + rules_.lookup_ns < rules_.obvious * rules_.byte_ns * plain) {
         if (!index(rows_ / 2, dictionary)) return false;
         *has_dictionary = is_small(*dictionary, plain);
         if (*has_dictionary) return true;
@@ -393,7 +387,7 @@ class Page {
     weigh_all(values_, runs, choice);
     if (items < 0) return true;
     const double to_beat = static_cast<double>(choice->stored()) / rows;
-    double pays = smaller(exp2(smaller(8 * kIndicesMax * to_beat, 62.0)), most);
+    double pays = smaller(exp2(smaller(8 * rules_.indices_max * to_beat, 62.0)), most);
     if (runs * 2 <= rows_) pays = most;
     if (items > pays) return true;
     if (!index(static_cast<int64_t>(pays), dictionary)) return false;
@@ -402,8 +396,8 @@ class Page {
       return true;
     }
     const Values& own = dictionary->indices;
-    const double ns = decode_ns(own, dictionary->choice.encoding == kRuns ? kRunNs : kDecodeNs);
-    const double total = kByteNs * bytes_per_value(*dictionary) + (ns + kLookupNs);
+    const double ns = decode_ns(own, dictionary->choice.encoding == kRuns ? rules_.run_decode_ns : rules_.plain_decode_ns);
+    const double total = rules_.byte_ns * bytes_per_value(*dictionary) + (ns + rules_.lookup_ns);
     *has_dictionary = total < choice->total;
     return true;
   }
@@ -414,8 +408,8 @@ class Page {
            static_cast<double>(dictionary.item_bytes) / rows;
   }
 
-  static bool is_small(const Dictionary& dictionary, double plain) {
-    return bytes_per_value(dictionary) <= kRatio * plain;
+  bool is_small(const Dictionary& dictionary, double plain) const {
+    return bytes_per_value(dictionary) <= rules_.dictionary_ratio_max * plain;
   }
 
   // Returns the data that the string offsets refer to. Kernels read from the first string on.
@@ -469,7 +463,7 @@ class Page {
     int64_t total = 0;
     for (int64_t item = 0; item < dictionary->items; ++item)
       total += values_.end(scratch_.first[item] + 1) - values_.end(scratch_.first[item]);
-    if (total + dictionary->items * values_.width() >= kCompressItemsFrom) return false;
+    if (total + dictionary->items * values_.width() >= rules_.compress_items_from_bytes) return false;
     dictionary->item_bytes = total + (3 + dictionary->items) * values_.width();
     if (values_.bits == 32) put_items<int32_t>(dictionary->items, total);
     else put_items<int64_t>(dictionary->items, total);
@@ -479,12 +473,13 @@ class Page {
   // Writes numeric items, bit-packed if that is smaller.
   bool put_numbers(Dictionary* dictionary) const {
     const int64_t width = values_.width(), items = dictionary->items, plain = items * width;
-    if (plain >= kCompressItemsFrom) return false;
+    if (plain >= rules_.compress_items_from_bytes) return false;
     dictionary->item_bytes = plain;
     for (int64_t item = 0; item < items; ++item)
       memcpy(scratch_.items + item * width, values_.data + scratch_.first[item] * width, static_cast<size_t>(width));
     if (!values_.is_word()) return true;
-    uint8_t most = 0, widths[kRawMax / kBlock] = {};
+    uint8_t most = 0;
+    uint8_t* const widths = scratch_.widths;
     const int64_t blocks = parts(items, kBlock);
     bit_widths({scratch_.items, plain}, kBlock, values_.bits, {widths, blocks});
     for (int64_t block = 0; block < blocks; ++block) most = larger(most, widths[block]);
@@ -641,6 +636,7 @@ class Page {
   const ConstBytes source_;
   const int64_t* const column_;
   const int64_t rows_;
+  const args::PageRules& rules_;
   const bool is_large_;
   const int64_t constants_;
   const Bytes out_;
@@ -654,17 +650,17 @@ class Page {
 
 }  // namespace
 
-int64_t encode_small_pages(ConstBytes source, ConstInts columns, int64_t rows, int64_t has_large_chunks,
-                           int64_t constants, Bytes out, Ints found) {
+int64_t encode_small_pages(ConstBytes source, ConstInts columns, int64_t rows, args::PageRules rules,
+                           int64_t has_large_chunks, int64_t constants, Bytes out, Ints found) {
   const int64_t count = columns.size / kColumn;
-  if (rows < 1 || rows > kRowsMax || columns.size != count * kColumn || found.size != count * kFound)
+  if (rows < 1 || rows > rules.rows_max || rules.raw_bytes_max < 0 || rules.chunk_values_max < 2 || columns.size != count * kColumn || found.size != count * kFound)
     return fail(kBadCount, 0);
   Scratch scratch;
-  if (!scratch.make(rows)) return fail(kNoMemory, 0);
+  if (!scratch.make(rows, rules.raw_bytes_max)) return fail(kNoMemory, 0);
   int64_t at = 0;
   for (int64_t i = 0; i < count; ++i) {
     int64_t* const own = found.data + i * kFound;
-    Page page(source, columns.data + i * kColumn, rows, has_large_chunks != 0, constants,
+    Page page(source, columns.data + i * kColumn, rows, rules, has_large_chunks != 0, constants,
               {out.data + at, out.size - at}, scratch, own);
     const int64_t bytes = page.encode();
     if (bytes < 0) return fail(static_cast<Fault>(-bytes % 16), i);

@@ -19,7 +19,7 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
-from lancelet.kernels.small_pages import Found, SmallPage, SmallPages
+from lancelet.kernels.small_pages import Found, PageRules, SmallPage, SmallPages
 from lancelet.kernels.topics import KERNELS, bind
 from lancelet.kernels.zstd import zstd_compress_chunks
 
@@ -33,6 +33,7 @@ __all__ = [
     "OffsetOverflowError",
     "Offsets",
     "PackedLevels",
+    "PageRules",
     "RecycledMemory",
     "RowLevels",
     "SlowKernelsWarning",

@@ -28,6 +28,39 @@ class SmallPage(NamedTuple):
     valid_offset: int = 0
 
 
+class PageRules(NamedTuple):
+    """Constants of the choice of encodings; `encodings.miniblock.small` has their values."""
+
+    rows_max: int
+    raw_bytes_max: int
+    few_rows: int
+    few_numbers_bytes: int
+    few_texts_bytes: int
+    tiny_bytes: int
+    wide_bytes: int
+    long_bytes_before_2_2: int
+    inline_bytes_max: int
+    chunk_values_max: int
+    chunk_bytes_aim: int
+    small_chunk_bytes: int
+    large_chunk_bytes: int
+    chunk_frame_bytes: int
+    part_frame_bytes: int
+    dictionary_rows_min: int
+    compress_items_from_bytes: int
+    sample_bytes: float
+    sample_values_min: float
+    sample_values_max: float
+    byte_ns: float
+    lookup_ns: float
+    plain_decode_ns: float
+    run_decode_ns: float
+    repeated_min: float
+    indices_max: float
+    obvious: float
+    dictionary_ratio_max: float
+
+
 class Found(IntEnum):
     """Result columns of an encoded page.
 

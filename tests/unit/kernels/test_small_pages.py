@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lancelet.encodings.miniblock.small import RULES
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import Found, SmallPage, _native, native
 
@@ -37,7 +38,7 @@ def pages():
 
 
 def encoded(own, rows=ROWS):
-    made = native.encode_small_pages(own, rows, has_large_chunks=True, constants=2)
+    made = native.encode_small_pages(own, rows, RULES, has_large_chunks=True, constants=2)
     assert made is not None
     return made
 
@@ -93,7 +94,20 @@ def test_output_without_room_is_not_written_past():
     for room in (0, 3, 4, 100, len(encoded([as_page(values)]).data) - 1):
         out = np.full(room + 64, 7, np.uint8)
         found = np.empty(len(Found), np.int64)
-        arguments = values.view(np.uint8), columns, ROWS, 1, 2, out[:room], found
+        arguments = values.view(np.uint8), columns, ROWS, tuple(RULES), 1, 2, out[:room], found
         assert _native.encode_small_pages(*arguments) == 0
         assert found[Found.KIND] == LEFT
         assert (out[room:] == 7).all()
+
+
+def test_constants_of_the_choice_are_parameters():
+    """The chooser in Python has them once: as arguments, they cannot differ in the kernel."""
+    page = pages()[0]
+
+    def encoding(rules):
+        made = native.encode_small_pages([page], ROWS, rules, has_large_chunks=True, constants=2)
+        return int(made.found[0, Found.ENCODING])
+
+    plain, packed = 0, 1
+    assert encoding(RULES) == packed
+    assert encoding(RULES._replace(tiny_bytes=1 << 20)) == plain

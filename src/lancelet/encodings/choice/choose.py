@@ -53,6 +53,15 @@ from lancelet.encodings.pages.layout import NO_CANDIDATES
 from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages, raw_bytes
 from lancelet.values import dataclass, replace
 
+WIDE_BYTES: Final = 256
+"""Minimum average value size for full-zip pages, in bytes."""
+
+LONG_BYTES: Final = 64 * 1024
+"""Maximum string length in mini-block pages, in bytes."""
+
+LONG_BYTES_BEFORE_2_2: Final = 4096
+"""The same before 2.2, where chunks had at most 32 KiB."""
+
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
 """Maximum bytes of values in a chunk of 2.1; leaves half of the chunk for levels."""
 

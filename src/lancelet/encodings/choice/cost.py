@@ -41,11 +41,15 @@ BYTE_NS: Final = 8.0
 LOOKUP_NS: Final = 1.5
 """Cost of a dictionary lookup per value in ns."""
 
+PLAIN_DECODE_NS: Final = 0.07
+RUN_DECODE_NS: Final = 0.1
+"""Time to decode a byte of values in most encodings, and in run-length encoding, in ns."""
+
 FRAME_NS: Final = 1500.0
 """Cost of a value compressed as a separate frame, in ns."""
 
-_CHUNK_BYTES: Final = 16
-_PART_BYTES: Final = 8
+CHUNK_BYTES: Final = 16
+PART_BYTES: Final = 8
 """Overhead of a chunk and of each of its buffers: headers and padding, in bytes."""
 
 _SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.3}
@@ -145,7 +149,7 @@ def costs_of_compressed(
 
 def framing_bytes(num_chunks: IntOrArray, num_parts: int) -> IntOrArray:
     """Return the overhead of chunks with `num_parts` buffers each."""
-    return (_CHUNK_BYTES + _PART_BYTES * (num_parts - 1)) * num_chunks
+    return (CHUNK_BYTES + PART_BYTES * (num_parts - 1)) * num_chunks
 
 
 def try_values(codec: Codec, sample: Block) -> Cost:
@@ -188,6 +192,6 @@ def decode_ns_of(codec: Codec, value_bytes: Number) -> Number:
         case Fsst():
             return 0.4 * value_bytes
         case Rle():
-            return 0.1 * value_bytes
+            return RUN_DECODE_NS * value_bytes
         case _:
-            return 0.07 * value_bytes
+            return PLAIN_DECODE_NS * value_bytes

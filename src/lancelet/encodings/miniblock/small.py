@@ -20,24 +20,32 @@ from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.arrow import NUMBER_BITS
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
-from lancelet.encodings.choice.cost import LOOKUP_NS, Cost, decode_ns_of
+from lancelet.encodings.choice import choose, sample
+from lancelet.encodings.choice.cost import (
+    BYTE_NS,
+    CHUNK_BYTES,
+    LOOKUP_NS,
+    PART_BYTES,
+    PLAIN_DECODE_NS,
+    RUN_DECODE_NS,
+    Cost,
+    decode_ns_of,
+)
+from lancelet.encodings.choice.options import EncodingOptions
 from lancelet.encodings.choice.trials import COMPRESS_FROM_BYTES
 from lancelet.encodings.codecs import registry
-from lancelet.encodings.codecs.base import Codec, Encoding
+from lancelet.encodings.codecs.base import ChunkLimits, Codec, Encoding
 from lancelet.encodings.codecs.flat import Flat, flat_encoding
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking, inline_encoding
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_encoding
 from lancelet.encodings.codecs.rle import Rle, run_encoding
 from lancelet.encodings.codecs.variable import variable_encoding
 from lancelet.encodings.constant.value import build_value
-from lancelet.encodings.constant.write import build_constant_value
+from lancelet.encodings.constant.write import INLINE_BYTES_MAX, build_constant_value
 from lancelet.encodings.levels import Layers, Levels
 from lancelet.encodings.pages.layout import Body, MiniBlockLayout
-from lancelet.kernels import Found, SmallPage
+from lancelet.kernels import Found, PageRules, SmallPage
 from lancelet.values import dataclass
-
-_ROWS_MAX: Final = 16384
-"""Maximum number of values; larger pages are sampled."""
 
 _LEVEL_RUNS: Final = 17
 _CONSTANT, _CHUNKS = 1, 2
@@ -49,6 +57,40 @@ _OFFSET_BITS: Final = {
     **{data_type.id: 64 for data_type in (pa.large_string(), pa.large_binary())},
 }
 _NO_BYTES: Final = np.empty(0, np.uint8)
+_OPTIONS: Final = EncodingOptions()
+_LIMITS: Final = ChunkLimits()
+
+RULES: Final = PageRules(
+    rows_max=sample.VALUES_MAX,
+    raw_bytes_max=COMPRESS_FROM_BYTES,
+    few_rows=choose.FEW_ROWS,
+    few_numbers_bytes=choose.FEW_NUMBERS_BYTES,
+    few_texts_bytes=choose.FEW_TEXTS_BYTES,
+    tiny_bytes=choose.TINY_BYTES,
+    wide_bytes=choose.WIDE_BYTES,
+    long_bytes_before_2_2=choose.LONG_BYTES_BEFORE_2_2,
+    inline_bytes_max=INLINE_BYTES_MAX,
+    chunk_values_max=_LIMITS.values_max,
+    chunk_bytes_aim=_LIMITS.bytes_aim,
+    small_chunk_bytes=choose.SMALL_CHUNK_VALUES_BYTES,
+    large_chunk_bytes=choose.LARGE_CHUNK_VALUES_BYTES,
+    chunk_frame_bytes=CHUNK_BYTES,
+    part_frame_bytes=PART_BYTES,
+    dictionary_rows_min=_OPTIONS.dict_too_small,
+    compress_items_from_bytes=choose.COMPRESS_ITEMS_FROM_BYTES,
+    sample_bytes=float(sample.BYTES_AIM),
+    sample_values_min=float(sample.VALUES_FEW),
+    sample_values_max=float(sample.VALUES_MAX),
+    byte_ns=BYTE_NS,
+    lookup_ns=LOOKUP_NS,
+    plain_decode_ns=PLAIN_DECODE_NS,
+    run_decode_ns=RUN_DECODE_NS,
+    repeated_min=choose.REPEATED_MIN,
+    indices_max=choose.INDICES_MAX,
+    obvious=choose.OBVIOUS,
+    dictionary_ratio_max=_OPTIONS.dict_size_ratio,
+)
+"""The constants of the chooser, which the kernel uses too."""
 
 _Key: TypeAlias = tuple[int, ...]
 
@@ -88,7 +130,7 @@ def small_page(
     Nulls are given by `levels`, by default by the array.
     """
     rows, start, kind = len(array), array.offset, array.type.id
-    if not 0 < rows <= _ROWS_MAX:
+    if not 0 < rows <= RULES.rows_max:
         return None
     bits = NUMBER_BITS.get(kind)
     is_number = bits is not None
@@ -137,6 +179,7 @@ def encode_small(
     encoded = kernels.encode_small_pages(
         [page.page for page in pages],
         rows,
+        RULES,
         has_large_chunks=has_large_chunks,
         constants=constant_mode,
     )

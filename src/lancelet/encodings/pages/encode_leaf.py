@@ -15,7 +15,6 @@ Compatible leaves, such as those of a wide table, are encoded together; one is a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,10 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.choice.choose import (
+    LONG_BYTES,
+    LONG_BYTES_BEFORE_2_2,
     SMALL_CHUNK_VALUES_BYTES,
+    WIDE_BYTES,
     encode_dictionary_mini_block,
     encode_full_zip,
     encode_mini_blocks,
@@ -52,15 +54,6 @@ from lancelet.encodings.pages.layout import Body, PageBody
 from lancelet.encodings.pages.leaf_pages import Pages
 from lancelet.errors import UnsupportedError
 from lancelet.values import replace
-
-WIDE_BYTES: Final = 256
-"""Minimum average value size for full-zip pages, in bytes."""
-
-LONG_BYTES: Final = 64 * 1024
-"""Maximum string length in mini-block pages, in bytes."""
-
-LONG_BYTES_BEFORE_2_2: Final = 4096
-"""The same before 2.2, where chunks had at most 32 KiB."""
 
 
 def encode_leaf(

@@ -11,14 +11,19 @@ from lancelet.buffers import Bytes
 from lancelet.kernels import _native
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty_bytes
-from lancelet.kernels.small_pages import Found, SmallPage, SmallPages
+from lancelet.kernels.small_pages import Found, PageRules, SmallPage, SmallPages
 
 _ROOM_FOR_VALUE: Final = 6
 _ROOM: Final = 512
 
 
 def encode_small_pages(
-    pages: Sequence[SmallPage], rows: int, *, has_large_chunks: bool, constants: int
+    pages: Sequence[SmallPage],
+    rows: int,
+    rules: PageRules,
+    *,
+    has_large_chunks: bool,
+    constants: int,
 ) -> SmallPages | None:
     """Encode pages of `rows` values each with the cheapest encoding; None if unsupported."""
     parts: list[Bytes] = []
@@ -42,7 +47,14 @@ def encode_small_pages(
     out = empty_bytes(2 * at + len(pages) * (_ROOM + _ROOM_FOR_VALUE * rows))
     found = np.empty(len(pages) * len(Found), np.int64)
     status = _native.encode_small_pages(
-        source, np.array(columns, np.int64), rows, int(has_large_chunks), constants, out, found
+        source,
+        np.array(columns, np.int64),
+        rows,
+        tuple(rules),
+        int(has_large_chunks),
+        constants,
+        out,
+        found,
     )
     written = checked(status, kernel="encode_small_pages")
     return SmallPages(out[:written], found.reshape(len(pages), len(Found)))

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.kernels.small_pages import SmallPage, SmallPages
+from lancelet.kernels.small_pages import PageRules, SmallPage, SmallPages
 
 
 def encode_small_pages(
-    pages: Sequence[SmallPage], rows: int, *, has_large_chunks: bool, constants: int
+    pages: Sequence[SmallPage],
+    rows: int,
+    rules: PageRules,
+    *,
+    has_large_chunks: bool,
+    constants: int,
 ) -> SmallPages | None:
     """Encode pages of `rows` values each with the cheapest encoding; None if unsupported.
 
     `constants` selects the detection of constant pages: none (0), short numbers (1), all (2).
     """
-    del pages, rows, has_large_chunks, constants
+    del pages, rows, rules, has_large_chunks, constants
     return None

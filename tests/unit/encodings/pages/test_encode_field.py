@@ -139,9 +139,9 @@ def test_small_pages_of_any_kinds_take_one_call(monkeypatch):
     calls = []
     encode = kernels.encode_small_pages
 
-    def counted(pages, rows, **shape):
+    def counted(pages, rows, rules, **shape):
         calls.append(len(pages))
-        return encode(pages, rows, **shape)
+        return encode(pages, rows, rules, **shape)
 
     monkeypatch.setattr(kernels, "encode_small_pages", counted)
     rng = np.random.default_rng(0)
