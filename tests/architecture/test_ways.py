@@ -125,6 +125,26 @@ IN_PLACE = {
 """The classes that say where values are that are stored as Arrow has them."""
 
 
+GENERAL = {"read", "_read", "_read_unit", "_read_edges", "_empty_read", "read_slots"}
+"""The functions of the general way; a class has one of them."""
+
+WAYS = {
+    "read_slices": "bundles",
+    "PlannedColumns.read": "column plans",
+    "open_small_files": "packs",
+    "_read_lists": "lists by rows",
+    "value_ranges": "in place",
+    "match": "filters on encoded data",
+    "_match": "filters on encoded data",
+    "_matched": "filters on encoded data",
+}
+"""The other functions that convert page bytes to arrays or locate arrays in them, and their names
+in decision record 36, which has the gain of each. A new one needs a row with at least a tenth.
+"""
+DECISION = Path(__file__).parents[2] / "docs" / "adr" / "0036-ways-to-read-pages.md"
+ARRAYS = ("LeafRows", "pa.Array", "Flags", "np.bool_")
+
+
 @cache
 def sources() -> dict[str, list[ast.AST]]:
     """Each module that may read and write pages, as its nodes; kernels know of none."""
@@ -196,3 +216,53 @@ def test_only_allowed_modules_call_page_kernels():
         for name in kernels_named(nodes) & topic_of.keys():
             found.setdefault(topic_of[name], set()).add(module)
     assert found == CALLERS
+
+
+def converts_pages(function: ast.FunctionDef) -> bool:
+    """Return whether a function decodes pages, locates arrays in them, or opens them to do so."""
+    if function.returns is None or tells_places(function):
+        return function.returns is not None
+    returned = ast.unparse(function.returns)
+    if returned.startswith("ReadCoroutine["):
+        return any(name in returned for name in ARRAYS)
+    return returned in ("PlannedRows | None", "SmallFiles | None")
+
+
+def ways_of(layer: str) -> dict[str, list[str]]:
+    """Return the functions of each class and module that convert pages."""
+    found: dict[str, list[str]] = {}
+    for module, nodes in sources().items():
+        if module.split("/")[0] != layer:
+            continue
+        for node in ast.iter_child_nodes(nodes[0]):
+            members = node.body if isinstance(node, ast.ClassDef) else [node]
+            owner = f"{module}:{node.name}" if isinstance(node, ast.ClassDef) else module
+            found.setdefault(owner, []).extend(
+                each.name
+                for each in members
+                if isinstance(each, ast.FunctionDef) and converts_pages(each)
+            )
+    return {owner: names for owner, names in found.items() if names}
+
+
+def test_every_additional_way_to_read_pages_is_declared():
+    """A second function of a class, or one of another name, is a new way."""
+    used = set()
+    for owner, names in {**ways_of("encodings"), **ways_of("file")}.items():
+        general = []
+        for name in names:
+            qualified = f"{owner.rpartition(':')[2]}.{name}"
+            way = qualified if qualified in WAYS else name
+            (used.add(way) if way in WAYS else general.append(name))
+        assert set(general) <= GENERAL, (owner, general)
+        if ":" in owner and general != ["read", "read_slots"]:  # slots: pages without levels
+            assert len(general) <= 1, (owner, general)
+    assert used == WAYS.keys()
+
+
+def test_every_additional_way_has_a_measured_gain():
+    text = DECISION.read_text(encoding="utf-8")
+    table = {line.split(" | ")[0].strip("| ") for line in text.splitlines() if " | " in line}
+    assert set(WAYS.values()) <= table
+    measured = {name.partition(":")[0] for name in table if ":" in name}
+    assert set(WAYS.values()) - measured == {"filters on encoded data"}  # in decision record 34
