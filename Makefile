@@ -8,6 +8,7 @@ SETUP   := $(PYTHON) tools/setup_environment.py
 SPARK_OLDEST := build/spark-oldest
 TORCH   := build/torch
 BENCH_TRAINING := build/bench-training
+BENCH_FORMATS := build/bench-formats
 SECONDS ?= 600
 RECORD  ?= --record
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
@@ -114,6 +115,8 @@ soak: build ## Work on tables by many processes that are killed and paused for S
 	$(RUN) tools/write_testing_page.py
 
 bench: build ## Compare speed and size with the reference and with Parquet
+	@LANCELET_VENV=$(BENCH_FORMATS) $(SETUP) --group bench-formats
+	$(BENCH_FORMATS)/bin/python benchmarks/bench_formats.py
 	$(RUN) benchmarks/bench_files.py
 	$(RUN) benchmarks/bench_reads.py
 	$(RUN) benchmarks/bench_writes.py
@@ -133,7 +136,7 @@ bench-spark: build ## Compare Spark on Lance with Spark on Parquet
 
 bench-training: build ## Compare loading for training with other loaders
 	@LANCELET_VENV=$(BENCH_TRAINING) $(SETUP) --group bench-training
-	@for rows in features vectors images tokens; do \
+	@for rows in features vectors images tokens decoded; do \
 	  $(BENCH_TRAINING)/bin/python benchmarks/bench_training.py --only $$rows || exit 1; \
 	done
 	$(RUN) benchmarks/report.py

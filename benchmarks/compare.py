@@ -120,19 +120,23 @@ def drop_from_page_cache(path: Path) -> None:
                 os.close(descriptor)
 
 
-def save(suite: str, comparisons: list[Comparison], extra: dict[str, object], folder: Path) -> Path:
-    """Write a run to `results/`, with the machine it ran on."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{suite}.json"
-    machine = {
+def machine() -> dict[str, object]:
+    """Return the machine of a run and its load."""
+    return {
         "processor": platform.processor() or platform.machine(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         "load_average": os.getloadavg(),
     }
+
+
+def save(suite: str, comparisons: list[Comparison], extra: dict[str, object], folder: Path) -> Path:
+    """Write a run to `results/`, with the machine it ran on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{suite}.json"
     cases = [
         {**asdict(c), "wall_ratio": round(c.wall_ratio, 3), "cpu_ratio": round(c.cpu_ratio, 3)}
         for c in comparisons
     ]
-    path.write_text(json.dumps({"machine": machine, "cases": cases, **extra}, indent=2) + "\n")
+    path.write_text(json.dumps({"machine": machine(), "cases": cases, **extra}, indent=2) + "\n")
     return path

@@ -252,6 +252,40 @@ def spark(run: Run) -> Iterator[str]:
     yield from table(["case", "Lance, s", "Parquet, s", "ratio", "target"], rows)
 
 
+def formats(run: Run) -> Iterator[str]:
+    """Yield the comparison with other libraries and formats."""
+    yield "\n## Compared with pylance, Vortex and DuckDB\n"
+    yield (
+        "Each library reads files that it wrote itself; DuckDB reads Parquet with zstd, which "
+        "pyarrow wrote. All results are Arrow tables. Ratios are the wall time of the library over "
+        "that of lancelet: above 1, lancelet is faster. `benchmarks/bench_formats.py` repeats the "
+        "measurement."
+    )
+    others = ("pylance", "vortex", "duckdb")
+    for group, own in run["groups"].items():
+        yield f"\n### {group.capitalize()}\n"
+        yield f"{machine_of(own)} Commit {own['commit']}. {_scale(own)}"
+        rows = []
+        ratios: dict[str, list[float]] = {each: [] for each in others}
+        for name, case in own["cases"].items():
+            wall = case["lancelet"]["wall_ms"]
+            row = [name, f"{wall:.2f}", f"{case['lancelet']['cpu_ms']:.2f}"]
+            for each in others:
+                if each in case:
+                    ratios[each].append(case[each]["wall_ms"] / wall)
+                row.append(f"{ratios[each][-1]:.2f}" if each in case else "")
+            rows.append(row)
+        means = [f"{_mean(found):.2f}" if found else "" for found in ratios.values()]
+        yield from table(
+            ["case", "lancelet, ms", "CPU, ms", *others],
+            [*rows, ["geometric mean", "", "", *means]],
+        )
+
+
+def _mean(ratios: list[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
 def training(run: Run) -> Iterator[str]:
     """Yield the comparison of loaders."""
     yield "\n## Training\n"
@@ -299,6 +333,7 @@ def training(run: Run) -> Iterator[str]:
 
 
 SECTIONS = {
+    "formats": formats,
     "files": files,
     "writes": writes,
     "tables": tables,

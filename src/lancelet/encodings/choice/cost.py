@@ -1,10 +1,10 @@
 """Cost model of encodings: bytes to fetch plus time to decode.
 
     URLs of 66 bytes       fsst 21.2 B, 27 ns           zstd{fsst} 13.4 B, 62 ns
-    cost of a value        8 x 21.2 + 27 = 197          8 x 13.4 + 62 = 169        zstd
+    cost of a value        6 x 21.2 + 27 = 154          6 x 13.4 + 62 = 142        zstd
     64-bit times, rising   zstd{split} 3.2 B, 3 ns      inline bit-packing 6.4 B, 1 ns
 
-`BYTE_NS` is the time per byte for one core with two connections to an object store (about 120
+`BYTE_NS` is the time per byte for one core with two connections to an object store (about 170
 MB/s). Bytes from a page cache are almost free, so general compression, the slowest to decode, must
 additionally save a minimum share of the bytes (`saving_min`). Vectors and random numbers therefore
 remain uncompressed, and are read without copies.
@@ -35,7 +35,7 @@ from lancelet.values import dataclass
 Number = TypeVar("Number", float, npt.NDArray[np.float64])
 IntOrArray = TypeVar("IntOrArray", int, Int64s, int | Int64s)
 
-BYTE_NS: Final = 8.0
+BYTE_NS: Final = 6.0
 """Cost of a stored byte in ns."""
 
 LOOKUP_NS: Final = 1.5
