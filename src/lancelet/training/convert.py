@@ -196,14 +196,15 @@ class Converter:
                     parts = parts_of(decoded[name], sizes)
                     columns[name] = [_stacked(part, split) for part in parts]
                     continue
-                if name not in self.ragged and isinstance(rows, StoredRows):
-                    views = _scattered_binary(rows, name, form)
-                    if views is not None:
-                        columns[name] = parts_of(views, sizes)
-                        continue
+                if name not in self.ragged and (views := _binary_views(rows, name, form)):
+                    columns[name] = parts_of(views, sizes)
+                    continue
                 values = _values_of(rows, name)
                 # Values in a new order are in memory of their own, which the caller may modify.
                 is_owned = isinstance(rows, StoredRows) and rows.positions is not None
+                if isinstance(values, pa.ChunkedArray):
+                    is_owned = values.num_chunks > 1
+                    values = values.combine_chunks()
                 split_values = _split_owned if is_owned and form == "torch" else split
                 if name in self.ragged:
                     columns[name] = _ragged(name, values, sizes, split_values)
@@ -223,15 +224,23 @@ def _values_of(rows: Any, name: str) -> Any:
     return rows.column(name) if isinstance(rows, StoredRows) else rows[name]
 
 
-def _scattered_binary(rows: StoredRows, name: str, form: str) -> list[Any] | None:
-    """Return an array of bytes per value, without copying to the order of the samples."""
-    if rows.positions is None or not is_binary(rows.schema.field(name).type):
+def _binary_views(rows: Any, name: str, form: str) -> list[Any] | None:
+    """Return an array of bytes per value in the order of the samples, or None for other types.
+
+    Values are not copied to that order, nor to one array.
+    """
+    if not isinstance(rows, pa.Table | StoredRows) or not is_binary(rows.schema.field(name).type):
         return None
-    if name in rows.ordered:
-        return _binary(rows.ordered[name], form)
-    stored = [view for chunk in rows.chunks(name) for view in _binary(chunk, form)]
+    positions = rows.positions if isinstance(rows, StoredRows) else None
+    if isinstance(rows, StoredRows) and name in rows.ordered:
+        chunks, positions = [rows.ordered[name]], None
+    else:
+        chunks = rows.chunks(name) if isinstance(rows, StoredRows) else rows[name].chunks
+    stored = [view for chunk in chunks for view in _binary(chunk, form)]
+    if positions is None:
+        return stored
     views: list[Any] = [None] * len(stored)
-    for position, view in zip(rows.positions.tolist(), stored, strict=True):
+    for position, view in zip(positions.tolist(), stored, strict=True):
         views[position] = view
     return views
 
@@ -247,8 +256,6 @@ def _selected(values: Any, keep: npt.NDArray[np.bool_]) -> Any:
 
 def _columns(values: Any, sizes: Sequence[int], split: ToBatches, form: str) -> Sequence[Any]:
     """Return the values of a column for each batch."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
     numbers = None
     if isinstance(values, np.ndarray):
         numbers = values
@@ -287,8 +294,6 @@ def _stacked(decoded: list[Any], split: ToBatches) -> Any:
 
 def _ragged(name: str, values: Any, sizes: Sequence[int], split: ToBatches) -> list[Ragged]:
     """Return the values of a column for each batch, and the offsets of rows."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
     numbers = offsets = None
     if isinstance(values, pa.Array) and not values.null_count:
         if is_binary(values.type) or pa.types.is_string(values.type):
