@@ -117,15 +117,6 @@ int64_t encode_chunks(const Value& value, ConstBytes values, ConstInts count, By
   return runs;
 }
 
-template <class Value>
-int64_t count_all(const Value& value, ConstBytes values) {
-  const int64_t total = values.size / value.bytes;
-  int64_t changes = 0;
-  for (int64_t k = 1; k < total; ++k)
-    changes += value.differ(values.data + (k - 1) * value.bytes, values.data + k * value.bytes);
-  return total > 0 ? changes + 1 : 0;
-}
-
 }  // namespace
 
 // Calls a template for values of `value_bytes`.
@@ -159,10 +150,6 @@ int64_t rle_count_chunks(ConstBytes values, int64_t value_bytes, ConstInts count
 int64_t rle_encode_chunks(ConstBytes values, int64_t value_bytes, ConstInts count,
                           Bytes out_values, Bytes out_lengths) {
   FOR_VALUE(value_bytes, encode_chunks, values, count, out_values, out_lengths)
-}
-
-int64_t count_runs(ConstBytes values, int64_t value_bytes) {
-  FOR_VALUE(value_bytes, count_all, values)
 }
 
 #undef FOR_VALUE

@@ -40,7 +40,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "plans": "plan_columns take_rows",
     "protobuf": "find_parts find_parts_in join_pages read_packed read_varints",
     "read_ahead": "read_ahead",
-    "rle": "count_runs rle_decode_chunks rle_encode_chunks",
+    "rle": "rle_decode_chunks rle_encode_chunks",
     "small_pages": "encode_small_pages",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
     "variable": "concat_variable pick_variable split_variable",

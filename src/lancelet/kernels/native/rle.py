@@ -45,9 +45,3 @@ def rle_encode_chunks(
     status = _native.rle_encode_chunks(values, value_bytes, chunk_counts, out_values, out_lengths)
     checked(status, kernel=kernel)
     return out_values, out_lengths, runs
-
-
-def count_runs(values: Bytes, value_bytes: int) -> int:
-    """Return the number of runs of equal values."""
-    check_whole_values(values, value_bytes)
-    return checked(_native.count_runs(values, value_bytes), kernel="count_runs")

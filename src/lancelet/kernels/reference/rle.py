@@ -74,11 +74,6 @@ def rle_encode_chunks(
     return np.repeat(rows[first], parts, axis=0).reshape(-1), out, runs
 
 
-def count_runs(values: Bytes, value_bytes: int) -> int:
-    """Return the number of runs of equal values."""
-    return int(_run_starts(_rows(values, value_bytes)).sum())
-
-
 def _rows(values: Bytes, value_bytes: int) -> npt.NDArray[Any]:
     check_whole_values(values, value_bytes)
     return values.reshape(-1, value_bytes)
