@@ -330,6 +330,17 @@ class Loader:
         Raises:
             InvalidInputError: The version, table or order of the run differs.
         """
+        missing = (
+            sorted({"version", "seed", "epoch", "position", "plan"} - state.keys())
+            if isinstance(state, Mapping)
+            else ["all"]
+        )
+        if missing:
+            raise InvalidInputError(
+                "not the state of a loader; pass the result of `state_dict()`",
+                type=type(state).__name__,
+                missing=missing,
+            )
         own: Mapping[str, Any] = {**self.state_dict()}
         # States of earlier releases do not contain the table.
         for name in [each for each in ("version", "table", "seed", "plan") if each in state]:

@@ -626,6 +626,12 @@ def test_impossible_states_are_rejected(name, value):
         loader.load_state_dict({**loader.state_dict(), name: value})
 
 
+@pytest.mark.parametrize("state", [{}, None, {"epoch": 1}, "state"])
+def test_values_that_are_not_states_are_rejected(table, state):
+    with pytest.raises(InvalidInputError, match="not the state of a loader"):
+        training.plan(table).loader(3).load_state_dict(state)
+
+
 def test_the_state_of_a_numpy_seed_is_json():
     dataset = lancelet.write_dataset({"id": range(10)}, "memory://training-seed", mode="overwrite")
     state = training.plan(dataset, seed=np.int64(3)).loader(2).state_dict()
