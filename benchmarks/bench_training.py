@@ -16,6 +16,7 @@ samples one by one; pixels of decoded images. Each loader has a process of its o
 process (0 workers) and in 2 workers of a PyTorch loader or the loader of Grain:
 
     lancelet         `LanceDataset` of `lancelet.torch.data`, which also reads ahead by threads
+    lancelet ragged  the same for images in its process, with values and offsets of a batch
     lancelet 2.0     the same for tokens in files of version 2.0, which are not compressed, like the
                      Arrow files that `datasets` converts its data to before the measurement
     pylance take     `take` per batch, from a map-style dataset with a sampler of batches
@@ -71,6 +72,7 @@ SHAPES: Final = {
 LOADERS: Final = {
     "lancelet": "lancelet",
     "lancelet 2.0": "lancelet",
+    "lancelet ragged": "lancelet",
     "pylance take": "lance",
     "pylance": "lance",
     "datasets": "datasets",
@@ -185,7 +187,13 @@ def in_workers(dataset: Any, workers: int) -> Any:
 
 
 def _lancelet(
-    folder: Path, rows: int, shuffled: bool, workers: int, *, table: str = "t.lance"
+    folder: Path,
+    rows: int,
+    shuffled: bool,
+    workers: int,
+    *,
+    table: str = "t.lance",
+    is_ragged: bool = False,
 ) -> Iterable[Any]:
     from lancelet.torch.data import LanceDataset
 
@@ -193,7 +201,7 @@ def _lancelet(
     if folder.name == "decoded":
         options["decode"] = {"image": "image"}
     else:
-        ragged = {"tokens": ["tokens"], "images": ["image"] if workers else []}
+        ragged = {"tokens": ["tokens"], "images": ["image"] if workers or is_ragged else []}
         options["ragged"] = ragged.get(folder.name, [])
     dataset = LanceDataset(str(folder / table), batch_size=rows, **options)
     return in_workers(dataset, workers) if workers else dataset
@@ -201,6 +209,10 @@ def _lancelet(
 
 def _lancelet_2_0(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
     return _lancelet(folder, rows, shuffled, workers, table="plain.lance")
+
+
+def _lancelet_ragged(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
+    return _lancelet(folder, rows, shuffled, workers, is_ragged=True)
 
 
 def _pylance_take(folder: Path, rows: int, shuffled: bool, workers: int) -> Iterable[Any]:
@@ -543,6 +555,7 @@ def _loaders(chosen: Sequence[str], shape: str, order: str, workers: int) -> lis
         and not (order == "shuffled" and loader in IN_ORDER_ONLY)
         and not (shape == "decoded" and loader not in DECODING)
         and not (loader == "lancelet 2.0" and shape != "tokens")
+        and not (loader == "lancelet ragged" and (shape != "images" or workers))
         and not (loader == "ray" and not workers)  # all its work is in other processes
     ]
 

@@ -46,7 +46,7 @@ _MEASURED_VALUES: Final = 8
 """The number of values of a list that are measured."""
 _ROWS_PER_READ: Final = 65_536
 """The maximum number of rows per read of small batches."""
-_BYTES_PER_READ: Final = 16 << 20
+_BYTES_PER_READ: Final = 32 << 20
 """The maximum bytes per read: several batches amortize the fixed cost of a read per fragment."""
 _RECYCLED_BYTES: Final = 128 << 20
 """The maximum free memory of previous reads that is retained for the next ones."""
