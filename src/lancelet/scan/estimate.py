@@ -127,8 +127,11 @@ class RowEstimator:
     @property
     def rows_passing(self) -> float:
         """Estimated number of examined rows that pass the filter."""
-        rows = float(sum(map(len, self.slices)))
-        return rows * self.share(self.undecided, self.slices) if self.plan.is_filtered else rows
+        if not self.plan.is_filtered:
+            return float(sum(map(len, self.slices)))
+        certain = sum(len(each) for each in self.slices if each.is_certain)
+        others = [each for each in self.slices if not each.is_certain]
+        return certain + sum(map(len, others)) * self.share(self.undecided, others)
 
     def share(self, expressions: Iterable[Expression], slices: Sequence[RowSlice]) -> float:
         """Return the estimated share of rows of slices that satisfy all expressions.
@@ -147,7 +150,7 @@ class RowEstimator:
     @property
     def stepwise_slices(self) -> tuple[RowSlice, ...]:
         """The slices whose fields are read filter step by filter step."""
-        return tuple(row_slice for row_slice in self.slices if not row_slice.eager_fields)
+        return tuple(each for each in self.slices if not (each.eager_fields or each.is_certain))
 
     def reads_of_part(self, part: Part) -> IoCounts:
         """Return the estimated reads of the indices for a part of the filter."""

@@ -222,8 +222,10 @@ class FilterRows(Operator):
         if not self.late_fields:
             return NO_READS
         late_slices = self.stepwise_slices
-        share = sum(map(len, late_slices)) / max(1, sum(map(len, self.slices)))
-        rows = rounded_up(self.rows_passing * share)
+        certain = sum(len(each) for each in self.slices if each.is_certain)
+        others = sum(map(len, self.slices)) - certain
+        share = sum(map(len, late_slices)) / max(1, others)
+        rows = rounded_up((self.rows_passing - certain) * share)
         return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=late_slices)
 
     def _own_steps(self) -> Iterator[Step]:

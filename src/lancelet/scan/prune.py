@@ -352,26 +352,40 @@ class _ZoneGroup:
     columns: dict[tuple[str, ...], ColumnZones] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateRanges:
+    """The ascending row ranges of a fragment that may match, and those where all rows match."""
+
+    possible: list[RowRange]
+    certain: list[RowRange]
+
+
 def candidate_ranges(
     reader: FragmentReader, steps: Sequence[FilterStep], snapshot: Snapshot
-) -> list[RowRange]:
-    """Return the ascending row ranges of a fragment that can match all steps.
+) -> CandidateRanges:
+    """Return the row ranges of a fragment that may match all steps, and those that do.
 
         zones of 8192 rows    a in [1, 9]   a in [5, 30]   a in [40, 70]
-        a > 35                no            no             maybe
-        rows to read          16384 .. 20000
+        a > 7                 maybe         maybe          all rows
+        possible              0 .. 20000
+        certain               16384 .. 20000
 
     Columns with different zone sizes are pruned separately. If pages of a column have fewer rows
     than zones, which is common for large values, page statistics are used too.
     """
-    ranges = [RowRange(0, reader.num_rows)] if reader.num_rows else []
+    possible = [RowRange(0, reader.num_rows)] if reader.num_rows else []
     if reader.num_rows < _ROWS_MIN or (_is_small(snapshot) and _are_narrow(steps)):
-        return ranges
+        return CandidateRanges(possible, [])
+    certain = possible
     for step in steps:
+        matching: list[RowRange] = []
         for group in _groups(reader, step.expression, snapshot.schema):
-            mask = _may_match(step.expression, group)
-            ranges = _intersect(ranges, _ranges_of(mask, group.edges))
-    return ranges
+            verdict = prune(step.expression, Zones(np.diff(group.edges), group.columns))
+            possible = _intersect(possible, _ranges_of(verdict.may_be_true, group.edges))
+            all_true = _ranges_of(verdict.all_true, group.edges)
+            matching = max(matching, all_true, key=lambda ranges: sum(map(len, ranges)))
+        certain = _intersect(certain, matching)
+    return CandidateRanges(possible, certain)
 
 
 def _is_small(snapshot: Snapshot) -> bool:
@@ -421,12 +435,8 @@ def _zones_of(found: ZoneStatistics | PageStatistics) -> ColumnZones:
     return ColumnZones(found.minimum, found.maximum, pa.array(found.null_count), has_nan)
 
 
-def _may_match(expression: Expression, group: _ZoneGroup) -> npt.NDArray[np.bool_]:
-    return prune(expression, Zones(np.diff(group.edges), group.columns)).may_be_true
-
-
 def _ranges_of(mask: npt.NDArray[np.bool_], edges: Int64s) -> list[RowRange]:
-    """Return the row ranges of consecutive zones that may match.
+    """Return the row ranges of consecutive zones in a mask.
 
     >>> _ranges_of(np.array([True, False, True, True]), np.array([0, 10, 20, 30, 35]))
     [RowRange(start=0, stop=10), RowRange(start=20, stop=35)]

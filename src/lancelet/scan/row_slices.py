@@ -50,6 +50,8 @@ class RowSlice:
     """The number of rows per task; None if one task reads the slice."""
     is_pruned: bool = False
     """Whether the slice is a part of a fragment that statistics did not prune."""
+    is_certain: bool = False
+    """Whether all rows match, so that only output fields are read."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -128,9 +130,15 @@ def _in_range(
     """Yield the slices of a row range that statistics do not prune."""
     if len(within):
         for each in ranges_to_filter(plan, source, within, steps, output):
-            is_pruned = len(each.rows) < source.num_rows
+            is_certain = bool(steps) and not each.steps
             yield RowSlice(
-                source, each.rows, None, each.eager_fields, each.task_rows, is_pruned=is_pruned
+                source,
+                each.rows,
+                None,
+                tuple(output) if is_certain else each.eager_fields,
+                each.task_rows,
+                is_pruned=len(each.rows) < source.num_rows,
+                is_certain=is_certain,
             )
 
 

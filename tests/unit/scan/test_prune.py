@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.expr.compile import compile_filter
 from lancelet.scan.prune import ColumnZones, Verdict, Zones, prune
 
@@ -152,3 +153,34 @@ def test_paths_and_unknown_columns():
 
 def test_the_unknown_verdict_excludes_nothing():
     assert marks(Verdict.unknown(2)) == ["tfn", "tfn"]
+
+
+def test_rows_of_zones_that_match_completely_are_counted_without_reading_them(tmp_path):
+    rows = 400_000
+    table = pa.table({"k": range(rows), "x": np.arange(rows) % 7})
+    dataset = lancelet.write_dataset(table, tmp_path / "t")
+    assert dataset.count_rows("k >= 0") == rows
+    dataset.io_stats_incremental()
+    assert dataset.count_rows("k >= 0 AND x < 7") == rows
+    assert dataset.count_rows("k >= 0 AND k < 400000") == rows
+    assert dataset.io_stats_incremental().read_bytes == 0
+    dataset.delete("x = 3")
+    assert dataset.count_rows("k >= 0") == rows - len(range(3, rows, 7))
+
+
+@pytest.mark.parametrize("columns", [["x"], ["k", "x"], []])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_filters_with_zones_that_match_completely_equal_a_filter_of_all_rows(
+    tmp_path, columns, deletes
+):
+    rows = 400_000
+    keys = np.sort(np.random.default_rng(1).integers(0, 1000, rows))
+    table = pa.table({"k": pa.array(keys, mask=keys == 700), "x": np.arange(rows) % 7})
+    dataset = lancelet.write_dataset(table, tmp_path / "t")
+    if deletes:
+        dataset.delete("x = 3")
+    for text in ("k > 100", "k < 650", "k >= 0 AND x < 5", "NOT (k > 500)", "k IS NOT NULL"):
+        found = dataset.to_table(columns=columns, filter=text, with_row_id=True)
+        every = dataset.scanner(columns=columns, filter=text, with_row_id=True, use_stats=False)
+        assert found.equals(every.to_table())
+        assert dataset.count_rows(text) == found.num_rows

@@ -53,6 +53,10 @@ _DICTIONARY_ROWS_MIN: Final = 4096
 _MATCHED_ROWS_MIN: Final = 8192
 _MATCHED_SHARE_MAX: Final = 0.1
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
+_CERTAIN_ROWS_MIN: Final = 1 << 17
+"""Shorter ranges where all rows match are filtered like the rows around them, which takes less time
+than a separate task.
+"""
 _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
 _MERGE_BYTES: Final = 1 << 20
@@ -123,28 +127,55 @@ def _splits(
 
 def _ranges_within(
     plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
-) -> list[RowRange]:
-    """Return the ranges that statistics do not prune; they may exceed `within`."""
+) -> tuple[list[RowRange], list[RowRange]]:
+    """Return the ranges that statistics do not prune, and the long parts where all rows match.
+
+    They may exceed `within`.
+    """
     # A narrow range that an index selected is cheaper to read than statistics of a large fragment.
     is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
     if not plan.options.use_statistics or not steps or is_narrow:
-        return [within]
+        return [within], []
     ranges: list[RowRange] = []
     merge_rows = _MERGE_BYTES / max(source.reader.row_bytes(steps[0].fields), 1.0)
-    for rows in candidate_ranges(source.reader, steps, plan.snapshot):
+    found = candidate_ranges(source.reader, steps, plan.snapshot)
+    for rows in found.possible:
         if ranges and rows.start - ranges[-1].stop <= merge_rows:
             ranges[-1] = RowRange(ranges[-1].start, rows.stop)
         else:
             ranges.append(rows)
-    return ranges
+    return ranges, [rows for rows in found.certain if len(rows) >= _CERTAIN_ROWS_MIN]
+
+
+def _parts(rows: RowRange, certain: Sequence[RowRange]) -> Iterator[tuple[RowRange, bool]]:
+    """Split a range at the ranges within it where all rows match.
+
+    >>> list(_parts(RowRange(0, 9), [RowRange(2, 5)]))
+    [(RowRange(start=0, stop=2), False), (RowRange(start=2, stop=5), True), \
+(RowRange(start=5, stop=9), False)]
+    """
+    start = rows.start
+    for each in certain:
+        part = RowRange(max(each.start, start), min(each.stop, rows.stop))
+        if part.start < part.stop:
+            if start < part.start:
+                yield RowRange(start, part.start), False
+            yield part, True
+            start = part.stop
+    if start < rows.stop:
+        yield RowRange(start, rows.stop), False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilteredRange:
-    """A range that statistics do not prune, the rows per task, and the fields of `Split`."""
+    """A range that statistics do not prune, the rows per task, and the fields of `Split`.
+
+    All rows of a range without steps match.
+    """
 
     rows: RowRange
     task_rows: int
+    steps: tuple[FilterStep, ...]
     eager_fields: tuple[Field, ...]
 
 
@@ -156,7 +187,7 @@ def ranges_to_filter(
     output: Sequence[Field],
 ) -> Iterator[FilteredRange]:
     """Yield the ranges of a fragment to filter; used by execution and estimation."""
-    ranges = _ranges_within(plan, source, within, steps)
+    ranges, certain = _ranges_within(plan, source, within, steps)
     # Small files are not split below this number of rows, regardless of the size of values.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges) or _is_large(source)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
@@ -165,10 +196,11 @@ def ranges_to_filter(
         dict.fromkeys([*(each for filter_step in steps for each in filter_step.fields), *output])
     )
     for rows in ranges:
-        first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
-        if first < stop:
-            is_eager = is_pruned and _is_cheap_to_read(fields, min(step, stop - first))
-            yield FilteredRange(RowRange(first, stop), step, fields if is_eager else ())
+        inside = RowRange(max(rows.start, within.start), min(rows.stop, within.stop))
+        for part, is_certain in _parts(inside, certain):
+            is_eager = is_pruned and _is_cheap_to_read(fields, min(step, len(part)))
+            eager_fields = fields if is_eager and not is_certain else ()
+            yield FilteredRange(part, step, () if is_certain else steps, eager_fields)
 
 
 def _splits_of_range(
@@ -183,7 +215,7 @@ def _splits_of_range(
         first, stop = filtered.rows.start, filtered.rows.stop
         for start in range(first, stop, filtered.task_rows):
             rows = RowRange(start, min(start + filtered.task_rows, stop))
-            yield Split(source, rows, steps, eager_fields=filtered.eager_fields)
+            yield Split(source, rows, filtered.steps, eager_fields=filtered.eager_fields)
 
 
 def _splits_of_candidates(
@@ -303,8 +335,9 @@ def materialize(plan: ScanPlan, split: Split, filtered: FilteredRows) -> pa.Reco
 
 def _count_split(plan: ScanPlan, split: Split) -> int:
     """Count the rows that pass, without materializing the result of the last step."""
-    if not split.steps and split.offsets is not None:
-        return len(split.offsets)
+    if not split.steps:
+        offsets = split.offsets
+        return split.source.count_visible(split.rows) if offsets is None else len(offsets)
     return _apply_steps(plan, split, split.steps).count
 
 

@@ -53,6 +53,11 @@ class Pack:
         """The number of visible rows."""
         return sum(member.num_visible for member in self.members)
 
+    def count_visible(self, rows: RowRange) -> int:
+        """Return the number of visible rows of a range."""
+        offsets = self.visible(rows)
+        return len(rows) if offsets is None else len(offsets)
+
     def visible(self, rows: RowRange) -> Int64s | None:
         """Return the visible row offsets within `rows`, or None if all rows are visible."""
         if not any(member.hidden for member in self.members):

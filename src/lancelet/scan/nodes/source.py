@@ -84,6 +84,13 @@ class FragmentSource:
         mask[hidden[first:stop] - rows.start] = False
         return np.flatnonzero(mask).astype(np.int64) + rows.start
 
+    def count_visible(self, rows: RowRange) -> int:
+        """Return the number of visible rows of a range."""
+        if not self.hidden:
+            return len(rows)
+        first, stop = np.searchsorted(self._hidden_offsets, [rows.start, rows.stop]).tolist()
+        return len(rows) - int(stop - first)
+
     def without_hidden(self, offsets: Int64s) -> Int64s:
         """Return the visible ones of ascending row offsets."""
         hidden = self._hidden_offsets
