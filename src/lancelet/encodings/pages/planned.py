@@ -39,6 +39,9 @@ _FIXED, _BITS, _STRINGS_32, _STRINGS_64 = range(4)
 _STRING_BYTES: Final = 128
 """Estimated bytes per string, including the scratch space of decoding."""
 
+_RECENT_BYTES_MAX: Final = 16 << 20
+"""Maximum output size that is allocated because recent rows had as many bytes."""
+
 _COLUMN_BYTES: Final = 32
 """Maximum padding per column, in bytes."""
 
@@ -250,6 +253,7 @@ class PlannedColumns:
             self._plans += field_plans
             self._used.append((form, slice(start, len(self._plans))))
         self._row_bytes = sum(form.row_bytes for form, _ in self._used)
+        self._recent_row_bytes = 0
 
     def read(self, file: MappedFile, rows: Int64s) -> PlannedRows | None:
         """Return rows in any order, or None to fall back to the column readers.
@@ -259,12 +263,13 @@ class PlannedColumns:
         if not self._plans:
             return None
         count = len(rows)
-        capacity = _COLUMN_BYTES * len(self._plans) + self._row_bytes * (count + 1)
+        recent = min(self._recent_row_bytes * (count + 1), _RECENT_BYTES_MAX)
+        capacity = _COLUMN_BYTES * len(self._plans) + max(self._row_bytes * (count + 1), recent)
         taken = kernels.take_rows(file, rows, self._plans, capacity)
         if taken is None:
             return None
         # Long strings would otherwise be read twice, as the output is too small at first.
-        self._row_bytes = max(self._row_bytes, len(taken.data) * 9 // (8 * count))
+        self._recent_row_bytes = len(taken.data) * 9 // (8 * count)
         data = pa.py_buffer(taken.data)
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:
