@@ -244,3 +244,10 @@ def test_values_in_messages_are_shortened(length, is_cut):
     text = "x" * (length - 2)
     found = shorten(text)
     assert found == (repr(text)[:_REPR_LENGTH_MAX] + "..." if is_cut else text)
+
+
+@pytest.mark.parametrize("value", [5, "a", b"a", None.__class__])
+def test_other_items_of_an_iterable_are_an_error_that_lists_the_accepted_ones(value):
+    with pytest.raises(InvalidInputError, match="must yield batches, tables, dicts") as raised:
+        read_rows(iter([value, value]), None)
+    assert raised.value.facts["found"] == str(type(value))

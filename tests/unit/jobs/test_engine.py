@@ -1,5 +1,6 @@
 """Engines on this machine: order, failures, what is reported, and stopping."""
 
+import io
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from lancelet.buffers import ByteRanges
 from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailableError
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.io.open import open_folder
+from lancelet.jobs import bar
 from lancelet.jobs.engine import Done, Job, Progress
 from lancelet.jobs.local import LocalEngine
 from lancelet.jobs.worker import WorkerDiedError
@@ -156,3 +158,17 @@ def test_a_stopped_job_begins_no_phase(engine):
     stop.set()
     with pytest.raises(CancelledError):
         Job(engine, stop=stop).run("square", square, [1])
+
+
+def test_the_bar_starts_a_line_and_a_clock_for_each_phase(monkeypatch):
+    clock = iter([0.0, 1.0, 4.0, 4.0, 100.0, 107.0])
+    monkeypatch.setattr(bar.time, "perf_counter", lambda: next(clock))
+    stream = io.StringIO()
+    show = bar.TerminalBar(stream)
+    show(Progress("compact", 1, 2))
+    show(Progress("compact", 2, 2))
+    lines = stream.getvalue()
+    assert "1/2  1.0 s" in lines
+    assert lines.endswith("2/2  4.0 s\n")
+    show(Progress("index", 1, 2))
+    assert stream.getvalue().endswith("1/2  96.0 s")

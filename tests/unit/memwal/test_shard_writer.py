@@ -343,8 +343,11 @@ def test_a_mark_that_was_left_late_does_not_stop_the_later_writer(tmp_path):
     writer = MemWalWriter(snapshot, SHARD, {})
     writer.put([batch(2)])
     position = slow._write_fence(claimed)
-    with pytest.raises(FencedError):
+    with pytest.raises(FencedError) as raised:
         slow.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
+    latest = slow.latest()
+    assert latest is not None
+    assert raised.value.facts["latest_epoch"] == latest.writer_epoch > claimed.writer_epoch
     writer.put([batch(3)])
     assert writer.rows["id"].to_pylist() == [1, 2, 3]
     assert slow.is_fence(position)

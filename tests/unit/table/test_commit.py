@@ -254,3 +254,12 @@ def test_a_commit_emits_that_it_loads_a_table_that_the_caller_has_not_read(locat
         EVENT_SINKS.clear()
     said = [event.args["event"] for event in events if "event" in event.args]
     assert said == ["committed"] if is_known else ["loading", "committed"]
+
+
+def test_a_transaction_that_read_a_detached_version_is_committed(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
+    options = CommitOptions(detached=True)
+    detached = commit(location, new_transaction(first.version, ReserveFragments(3)), options)
+    again = commit(location, new_transaction(detached.version, ReserveFragments(2)), options)
+    assert again.version not in {first.version, detached.version}
+    assert again.manifest.max_fragment_id == detached.manifest.max_fragment_id + 2
