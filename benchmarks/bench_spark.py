@@ -1,18 +1,23 @@
 """Compare Spark jobs on Lance and on Spark's Parquet: the same rows, alternating, one session.
 
-python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5] [--tpch 1.0] [--only tpch]
+python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5] [--tpch 1.0] [--tpcds 100] [--only tpch]
 
-TPC-H's 22 queries are among the cases, at a scale of their own.
+The queries of TPC-H and TPC-DS are among the cases, at scales of their own: that of TPC-DS
+multiplies the rows of its facts in the tests.
 
-Times are medians of wall time, since the work runs in other processes. A ratio below 1 means that
-Lance took less time; the last column is the target. Results are saved for
-`benchmarks/report.py`.
+CPU time is that of this process, the JVM and all Python workers. A ratio below 1 means that Lance
+took less; the last column is the target for CPU time. Results are saved after each case, so that a
+run that was ended continues with `--missing`; `benchmarks/report.py` writes the page. Delta on
+Spark is not compared: its Python package `delta-spark` contains no JAR.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,13 +28,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tpch
-from compare import save
+from compare import machine
 from pyspark.sql import DataFrame, SparkSession
 
 import lancelet
 from lancelet import spark as ls
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "spark"))
+import tpcds
 from session import SETTINGS, open_session
 
 Case = tuple[str, float, Callable[[], object], Callable[[], object]]
@@ -47,49 +54,99 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tpch", type=float, default=1.0, help="scale of TPC-H; 0 leaves it out")
+    parser.add_argument("--tpcds", type=int, default=100, help="factor of TPC-DS; 0 leaves it out")
     parser.add_argument("--only", default="", help="run cases with this prefix")
+    parser.add_argument("--missing", action="store_true", help="keep the cases of earlier runs")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
+    groups = {
+        "table": (arguments.scale, cases),
+        "tpch": (arguments.tpch, tpch_cases),
+        "tpcds": (arguments.tpcds, tpcds_cases),
+    }
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
-        found = []
-        print(f"{'case':<36}{'lance s':>9}{'parquet s':>11}{'lance/parquet':>15}{'target':>8}")
-        chosen: list[Case] = []
-        if not arguments.only.startswith("tpch"):
-            chosen += cases(spark, folder, arguments.scale)
-        if arguments.tpch:
-            chosen += tpch_cases(spark, folder, arguments.tpch)
-        for name, target, ours, theirs in chosen:
-            if not name.startswith(arguments.only):
+        print(f"{'case':<36}{'CPU s':>9}{'Parquet':>9}{'ratio':>8}{'target':>8}{'wall ratio':>12}")
+        for group, (scale, make) in groups.items():
+            only = arguments.only
+            is_named = only.startswith(group) if only.startswith("tpc") else group == "table"
+            if not scale or (only and not is_named):
                 continue
-            mine, other = in_turn(ours, theirs, arguments.rounds)
-            line = f"{name:<36}{mine:>9.3f}{other:>11.3f}{mine / other:>14.2f}x{target:>7.1f}x"
-            print(line, flush=True)
-            found.append({"name": name, "lance_s": mine, "parquet_s": other, "target": target})
-        ratios = [
-            each["lance_s"] / each["parquet_s"] for each in found if each["name"].startswith("tpch")
-        ]
-        if ratios:
-            print(
-                f"{'tpch, geometric mean':<54}{statistics.geometric_mean(ratios):>16.2f}x    0.9x"
-            )
+            found = earlier(group, scale, arguments.save) if arguments.missing else {}
+            for name, target, ours, theirs in make(spark, folder, scale):
+                if name in found or not (
+                    group == arguments.only or name.startswith(arguments.only)
+                ):
+                    continue
+                mine, other = in_turn(ours, theirs, arguments.rounds)
+                case = {"name": name, "lance": mine, "parquet": other, "target": target}
+                found[name] = case | {"commit": _commit(), "rounds": arguments.rounds}
+                ratios = [a / max(b, 1e-3) for a, b in zip(mine, other, strict=True)]
+                print(
+                    f"{name:<36}{mine[1]:>9.2f}{other[1]:>9.2f}{ratios[1]:>8.2f}{target:>8.2f}"
+                    f"{ratios[0]:>12.2f}",
+                    flush=True,
+                )
+                save(group, scale, list(found.values()), arguments.save)
         spark.stop()
-    extra = {"scale": arguments.scale, "rounds": arguments.rounds, "spark_cases": found}
-    save("spark", [], extra, arguments.save)
+
+
+def save(group: str, scale: float, found: list[dict[str, object]], folder: Path) -> None:
+    """Write the cases of a group, with the machine that they were measured on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run = {"machine": machine(), "scale": scale, "cases": [], "spark_cases": found}
+    (folder / f"spark-{group}.json").write_text(json.dumps(run, indent=2) + "\n")
+
+
+def earlier(group: str, scale: float, folder: Path) -> dict[str, dict[str, object]]:
+    """Return the saved cases of a group by name, if they were measured at the same scale."""
+    path = folder / f"spark-{group}.json"
+    run = json.loads(path.read_text()) if path.exists() else {"scale": None}
+    return {case["name"]: case for case in run["spark_cases"]} if run["scale"] == scale else {}
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def in_turn(
     ours: Callable[[], object], theirs: Callable[[], object], rounds: int
-) -> tuple[float, float]:
-    """Return the medians of both, which run alternately after one run that does not count."""
-    taken: tuple[list[float], list[float]] = ([], [])
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the medians of wall and CPU time of both; the first run of each does not count."""
+    taken: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for number in range(rounds + 1):
-        for work, seconds in zip((ours, theirs), taken, strict=True):
-            started = time.perf_counter()
+        for work, times in zip((ours, theirs), taken, strict=True):
+            before, started = cpu_seconds(), time.perf_counter()
             work()
+            wall = time.perf_counter() - started
             if number:
-                seconds.append(time.perf_counter() - started)
-    return statistics.median(taken[0]), statistics.median(taken[1])
+                times.append((wall, cpu_seconds() - before))
+    return _medians(taken[0]), _medians(taken[1])
+
+
+def _medians(times: list[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.median(wall for wall, _ in times), statistics.median(cpu for _, cpu in times)
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and its descendants, including those that ended."""
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(") ")[2].split()
+        except OSError:  # the process has ended
+            continue
+        pid = int(path.parent.name)
+        children.setdefault(int(fields[1]), []).append(pid)
+        ticks[pid] = sum(map(int, fields[11:15]))
+    total, pending = 0, [os.getpid()]
+    while pending:
+        pid = pending.pop()
+        total += ticks.get(pid, 0)
+        pending += children.get(pid, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
@@ -112,11 +169,24 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
         options = {"vector.v": DIMENSION}
         ls.write(wide, f"{folder}/v.lance", mode="overwrite", options=options)
 
+    def merge_lance() -> None:
+        statement = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        text = f"MERGE INTO lance.`{merged}` AS t USING {{new}} AS s ON t.id = s.id {statement}"
+        ls.sql(spark, text, new=changed)
+
+    def merge_parquet() -> None:
+        kept = theirs().join(changed.select("id"), "id", "left_anti")
+        kept.unionByName(changed).write.mode("overwrite").parquet(f"{folder}/m.parquet")
+
+    merged = f"{folder}/m.lance"
+    ls.write(scalars, merged)
+    spark.read.parquet(f"{folder}/scalars").where("id % 100 = 7").write.parquet(f"{folder}/new")
+    changed = spark.read.parquet(f"{folder}/new")
     few, one = "c1 = 17", f"id = {rows // 2}"
     return [
         (
             "full scan, format",
-            1.2,
+            1.1,
             lambda: noop(spark.read.format("lance").load(lance)),
             lambda: noop(theirs()),
         ),
@@ -176,6 +246,7 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
             write_vectors,
             lambda: wide.write.mode("overwrite").parquet(f"{folder}/v.parquet"),
         ),
+        ("MERGE of 1 %, Parquet rewritten", 0.5, merge_lance, merge_parquet),
     ]
 
 
@@ -191,18 +262,51 @@ def tpch_cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
             pq.write_table(part, f"{folder}/{name}.parquet/{number}.parquet")
         spark.read.parquet(f"{folder}/{name}.parquet").createOrReplaceTempView(name)
         lance[name], plain[name] = f"lance.`{folder}/{name}.lance`", name
-    targets = {1: 0.5, 6: 0.5}
 
     def case(number: int, text: str) -> Case:
         ours, theirs = text.format(**lance), text.format(**plain)
         return (
             f"tpch {number}",
-            targets.get(number, 0.9),
+            1.3,
             lambda: ls.sql(spark, ours).collect(),
             lambda: spark.sql(theirs).collect(),
         )
 
     return [case(number, text) for number, text in tpch.QUERIES.items()]
+
+
+def tpcds_cases(spark: SparkSession, folder: str, factor: float) -> list[Case]:
+    """Make the tables of TPC-DS, and return its queries over Lance and over Parquet."""
+    for name in tpcds.SIZES:
+        if name.endswith(("_sales", "_returns", "inventory")):
+            tpcds.SIZES[name] *= int(factor)
+    lance = {}
+    for name, table in tpcds.tables():
+        path = f"{folder}/ds_{name}"
+        half = table.num_rows // 2 + 1
+        lancelet.write_dataset(table, f"{path}.lance", max_rows_per_file=half)
+        Path(f"{path}.parquet").mkdir()
+        for number in (0, half):
+            pq.write_table(table.slice(number, half), f"{path}.parquet/{number}.parquet")
+        spark.read.parquet(f"{path}.parquet").createOrReplaceTempView(f"ds_{name}")
+        lance[name] = name
+    for name in lance:
+        ls.sql(
+            spark,
+            f"CREATE OR REPLACE TEMPORARY VIEW {name} USING lance "
+            f"OPTIONS (path '{folder}/ds_{name}.lance')",
+        )
+
+    def case(number: int, text: str) -> Case:
+        ours, theirs = text.format(**lance), text.format(**{name: f"ds_{name}" for name in lance})
+        return (
+            f"tpcds {number}",
+            1.3,
+            lambda: ls.sql(spark, ours).collect(),
+            lambda: spark.sql(theirs).collect(),
+        )
+
+    return [case(number, text) for number, text in tpcds.QUERIES.items()]
 
 
 def noop(frame: DataFrame) -> None:
