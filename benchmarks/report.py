@@ -296,8 +296,8 @@ def _spark_run(run: Run) -> str:
     commits = ", ".join(sorted({case["commit"] for case in run["spark_cases"]}))
     rounds = min(case["rounds"] for case in run["spark_cases"])
     return (
-        f"{machine_of(run)} Commits: {commits}. Medians of at least {rounds} alternating runs in one "
-        "session."
+        f"{machine_of(run)} Commits: {commits}. Medians of at least {rounds} alternating runs in "
+        "one session."
     )
 
 
