@@ -213,9 +213,9 @@ class FieldReader(Protocol):
         """Estimate the bytes fetched to read these rows."""
 
     @property
-    def is_dictionary_encoded(self) -> bool:
-        """Whether all pages store dictionaries."""
-        return False
+    def num_dictionary_items(self) -> int | None:
+        """The number of items of the dictionaries of all pages; None if a page has none."""
+        return None
 
     def match(self, rows: RowRange, values: Any) -> ReadCoroutine[npt.NDArray[np.bool_]] | None:  # noqa: ARG002
         """Return whether the value of each row is in an `ValueRange`, or None if unsupported."""

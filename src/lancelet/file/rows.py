@@ -223,9 +223,11 @@ class RowReader(ABC):
         if not is_plain(field) or field.logical_type not in _DICTIONARY_ITEMS:
             return None
         with self._adding_file_facts():
-            if not self._open_fields((field,))[0].reader.is_dictionary_encoded:
-                return None
-        return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
+            items = self._open_fields((field,))[0].reader.num_dictionary_items
+        if items is None:
+            return None
+        index_type = "int8" if items < 1 << 7 else "int16" if items < 1 << 15 else "int32"
+        return replace(field, logical_type=f"dict:{field.logical_type}:{index_type}:false")
 
     def match(
         self, field: Field, rows: RowRange, values: ValueRange

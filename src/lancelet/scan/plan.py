@@ -144,9 +144,10 @@ def _both(mask: pa.BooleanArray | None, found: pa.BooleanArray) -> pa.BooleanArr
 def _lookup(passes: npt.NDArray[np.bool_], keys: pa.Array) -> pa.BooleanArray:
     """Return the flag of each key."""
     flagged = np.flatnonzero(passes)
+    numbers = to_numpy(keys)
     if len(flagged) == 1:
-        return pc.equal(keys, pa.scalar(int(flagged[0]), keys.type))
-    return _packed(passes[to_numpy(keys)])
+        return _packed(numbers == numbers.dtype.type(flagged[0]))
+    return _packed(passes[numbers])
 
 
 def _packed(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:

@@ -112,3 +112,28 @@ def test_measured_rows_are_those_that_pass_all_steps(tmp_path):
     plan = dataset.scanner(filter=text).analyze_plan()
     count = len(expected(rows(20_000), text))
     assert f"Filter: s = 'red', metrics=[output_rows={count}" in plan
+
+
+@pytest.mark.parametrize("num_items", [40, 60, 126, 127, 128, 300, 20_000])
+@pytest.mark.parametrize("module", [lance, lancelet])
+def test_items_of_several_pages_are_numbered_within_the_index_type(tmp_path, module, num_items):
+    """Each page has a dictionary of its own, and the index type holds the items of all."""
+    parts = 3
+    names = np.array([f"item {number:06d} of a page" for number in range(parts * num_items)])
+    random = np.random.default_rng(num_items)
+    batches = [
+        pa.record_batch(
+            {"s": names[part * num_items + random.integers(0, num_items, 60_000)]},
+        )
+        for part in range(parts)
+    ]
+    path = str(tmp_path / "t")
+    for batch in batches:
+        module.write_dataset(pa.table(batch), path, mode="append", data_storage_version="2.1")
+    lancelet.dataset(path).optimize.compact_files()
+    dataset = lancelet.dataset(path)
+    values = pa.chunked_array([batch["s"] for batch in batches]).combine_chunks().to_pylist()
+    for wanted in (names[0], names[-1], names[num_items], "absent"):
+        text = f"s = '{wanted}'"
+        assert dataset.count_rows(text) == values.count(wanted)
+        assert dataset.to_table(filter=text)["s"].to_pylist() == [wanted] * values.count(wanted)

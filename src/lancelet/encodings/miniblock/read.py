@@ -158,9 +158,9 @@ class MiniBlockPages(PageReader):
         return int(self._pages.length.sum())
 
     @property
-    def is_dictionary_encoded(self) -> bool:
-        """Whether the pages store dictionaries."""
-        return self._layout.dictionary is not None
+    def num_dictionary_items(self) -> int | None:
+        """The number of items of the dictionaries; None if the pages have none."""
+        return None if self._layout.dictionary is None else sum(self._num_items)
 
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         """Return whether the value of each row is in a range, or None if unsupported."""

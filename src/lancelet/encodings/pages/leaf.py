@@ -101,7 +101,7 @@ def values_from_dictionary(
         # Values under nulls are arbitrary and may be out of bounds.
         indices = np.where(flags, indices, indices.dtype.type(0))
     key_bytes = data_type.index_type.bit_width // 8
-    if indices.itemsize < key_bytes:
+    if indices.itemsize != key_bytes:
         indices = indices.astype(f"u{key_bytes}")
     keys = arrow_from_block(
         FixedWidth(indices.itemsize * 8, indices.view(np.uint8), len(indices)),

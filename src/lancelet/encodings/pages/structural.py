@@ -68,9 +68,9 @@ class PageReader(Protocol):
         """Read rows relative to the first page; at least one row is requested."""
 
     @property
-    def is_dictionary_encoded(self) -> bool:
-        """Whether the pages store dictionaries."""
-        return False
+    def num_dictionary_items(self) -> int | None:
+        """The number of items of the dictionaries; None if the pages have none."""
+        return None
 
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
         """Return whether the value of each row is in a range, or None if unsupported.
@@ -148,9 +148,9 @@ class StructuralReader(FieldReader):
         return merge(self._node, arrays)
 
     @property
-    def is_dictionary_encoded(self) -> bool:
-        """Whether the field is one column and all its pages store dictionaries."""
-        return self._is_leaf and self._leaves[0].is_dictionary_encoded
+    def num_dictionary_items(self) -> int | None:
+        """The number of items of all dictionaries; None for fields of several columns."""
+        return self._leaves[0].num_dictionary_items if self._is_leaf else None
 
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         """Return whether the value of each row is in a range, or None if unsupported."""
@@ -242,9 +242,14 @@ class _LeafReader:
         return join_arrays([self._unravel_part(*item) for item in zip(parts, read, strict=True)])
 
     @cached_property
-    def is_dictionary_encoded(self) -> bool:
-        runs = range(len(self._run_pages) - 1)
-        return all(self._run(run).is_dictionary_encoded for run in runs)
+    def num_dictionary_items(self) -> int | None:
+        total = 0
+        for run in range(len(self._run_pages) - 1):
+            items = self._run(run).num_dictionary_items
+            if items is None:
+                return None
+            total += items
+        return total
 
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         if len(self._path) > 1 or self._multiple > 1:
