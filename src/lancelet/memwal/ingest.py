@@ -72,16 +72,22 @@ def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) ->
         sequence: The name of the stream.
         number: The number of the batch, from 0 and increasing.
     """
+    return log_parts(snapshot, (rows,), sequence, number)
+
+
+def log_parts(snapshot: Snapshot, parts: Iterable[pa.Table], sequence: str, number: int) -> bool:
+    """Write a batch like `log_batch`, one part after the other, without holding all rows."""
     state = check_log(snapshot)
     begun = _Begun(snapshot.location.store, sequence, number)
     if not begun.record():
         return False
-    shards = list(_by_shard(rows, state, snapshot).items())
-    puts = [partial(_put, snapshot, begun, *each) for each in shards]
-    done = run_requests([partial(_with_claims, each) for each in puts])
-    if all(done):
-        begun.forget_earlier()
-    return all(done)
+    for rows in parts:
+        shards = list(_by_shard(rows, state, snapshot).items())
+        puts = [partial(_put, snapshot, begun, *each) for each in shards]
+        if not all(run_requests([partial(_with_claims, each) for each in puts])):
+            return False
+    begun.forget_earlier()
+    return True
 
 
 def flush_logs(snapshot: Snapshot) -> int:

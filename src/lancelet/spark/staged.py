@@ -26,17 +26,22 @@ def check_distinct(
     key = KeyColumns.of(snapshot.schema, on)
     keys = [
         Keys.of(key.of_rows(batch))
-        for batch in staged_rows(snapshot, schema, fragments, columns=tuple(key.names))
+        for batch in staged_rows(snapshot, schema, fragments, columns=columns_of(key))
     ]
     if not keys:
         return
     again, _ = KeyIndex.build(Keys.concat(keys)).repeats()
     if len(again):
-        raise InvalidInputError(
-            "rows of one batch have the same key; drop duplicates before the sink",
-            on=on,
-            duplicates=len(again),
-        )
+        raise repeated_keys_error(on, len(again))
+
+
+def repeated_keys_error(on: tuple[str, ...], count: int) -> InvalidInputError:
+    """Return the error for rows of one batch with the same key."""
+    return InvalidInputError(
+        "rows of one batch have the same key; drop duplicates before the sink",
+        on=on,
+        duplicates=count,
+    )
 
 
 def staged_rows(
@@ -51,3 +56,8 @@ def staged_rows(
     manifest = replace(snapshot.manifest, schema=schema, fragments=FragmentList.of(numbered))
     staged = unsaved_snapshot(snapshot.location, manifest)
     yield from execute(plan_scan(staged, ScanOptions(columns=columns)))
+
+
+def columns_of(key: KeyColumns) -> tuple[str, ...]:
+    """Return the columns that contain the keys, which may be fields of structs."""
+    return tuple(dict.fromkeys(path[0] for path in key.paths))

@@ -27,7 +27,6 @@ from pyspark.sql.types import StructType
 from lancelet import memwal as mem_wal
 from lancelet.change.merge.execute import merge_rows
 from lancelet.change.merge.spec import Matched, MergeSpec
-from lancelet.change.publish import Retries
 from lancelet.change.rows import RowStream
 from lancelet.errors import (
     CorruptDataError,
@@ -49,15 +48,16 @@ from lancelet.spark.files import (
 )
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.staged import check_distinct, staged_rows
+from lancelet.spark.stream_upserts import UPSERT_RETRIES, StagedRows, upsert_fragments
 from lancelet.spark.types import has_collation
-from lancelet.spark.writer import Written, fragments_of
+from lancelet.spark.writer import Written, fragments_of, uncommitted_of
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 _METADATA: Final = "metadata"
-_UPSERT_RETRIES: Final = Retries(max_retries=20, seconds=300.0)
+_LOG_PART_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Delete the files of a failed batch."""
-        delete_files(self.plan, fragments_of(messages))
+        delete_files(self.plan, uncommitted_of(messages))
 
     def _created(self) -> Snapshot:
         """Create the table without rows, so that the first batch is merged like any other."""
@@ -142,20 +142,34 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         if not fragments:
             return
+        options = CommitOptions(watermark=watermark, checks_files=True)
+        staged = StagedRows(self.plan.schema, fragments, self.upsert_on)
+        if staged.has_all_values(latest) and upsert_fragments(latest, staged, options):
+            return
         check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
         spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
-        options = CommitOptions(watermark=watermark, checks_files=True)
-        merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
+        merge_rows(latest, rows, spec, retries=UPSERT_RETRIES, options=options)
         delete_files(self.plan, fragments)
 
     def _log(self, latest: Snapshot, fragments: tuple[Fragment, ...], number: int) -> None:
         keys = tuple(field.name for field in latest.schema.primary_key)
         check_distinct(latest, self.plan.schema, fragments, keys)
-        batches = staged_rows(latest, self.plan.schema, fragments) if fragments else ()
-        rows = pa.Table.from_batches(batches, self.plan.arrow)
-        mem_wal.ingest.log_batch(latest, rows, self.stream_id, number)
+        batches = staged_rows(latest, self.plan.schema, fragments) if fragments else iter(())
+        parts = _in_parts(batches, self.plan.arrow)
+        mem_wal.ingest.log_parts(latest, parts, self.stream_id, number)
         delete_files(self.plan, fragments)
+
+
+def _in_parts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield tables of limited size, at least one."""
+    part: list[pa.RecordBatch] = []
+    for batch in batches:
+        part.append(batch)
+        if sum(each.nbytes for each in part) >= _LOG_PART_BYTES:
+            yield pa.Table.from_batches(part, schema)
+            part = []
+    yield pa.Table.from_batches(part, schema)
 
 
 def _refuse_collations(schema: pa.Schema, keys: Sequence[str]) -> None:

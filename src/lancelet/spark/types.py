@@ -314,11 +314,22 @@ def arrow_type(data_type: spark.DataType) -> pa.DataType:
             return arrow_type(data_type.sqlType())
     made = _ARROW.get(type(data_type).__name__)
     if made is None:
+        instead = _REPLACEMENTS.get(type(data_type).__name__, "cast the column first")
         raise UnsupportedError(
-            "values of this Spark type cannot be stored; cast the column first",
+            f"values of this Spark type cannot be stored; {instead}",
             type=data_type.simpleString(),
         )
     return made
+
+
+_REPLACEMENTS: Final = {
+    "YearMonthIntervalType": "store a number of months: "
+    "extract(YEAR FROM c) * 12 + extract(MONTH FROM c)",
+    "CalendarIntervalType": "store an interval of days to seconds, such as make_dt_interval(days)",
+    "GeometryType": "store its bytes: st_asbinary(c), which st_geomfromwkb reads",
+    "GeographyType": "store its bytes: st_asbinary(c), which st_geogfromwkb reads",
+}
+"""What to store instead of values of a type."""
 
 
 VARIANT: Final = pa.struct(

@@ -83,7 +83,7 @@ class LanceWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the files of completed tasks; a cleanup removes those of failed ones."""
-        delete_files(self.plan, fragments_of(messages))
+        delete_files(self.plan, uncommitted_of(messages))
 
 
 def fragments_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[Fragment, ...]:
@@ -94,3 +94,12 @@ def fragments_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[Fragme
         if isinstance(message, Written)
         for fragment in message.fragments
     )
+
+
+def uncommitted_of(messages: Sequence[WriterCommitMessage | None]) -> tuple[Fragment, ...]:
+    """Return the fragments of an aborted write that no version can contain.
+
+    If all tasks sent a message, Spark may have called `commit`, which may have published a version
+    before its process or the connection failed. Those files are left to a cleanup.
+    """
+    return fragments_of(messages) if None in messages else ()

@@ -151,6 +151,68 @@ def test_upserts_replace_rows_with_the_same_key(tmp_path, stable):
     assert found == {"id": [1, 2, 3, 4], "name": ["a", "b", "a", "b"]}
 
 
+def test_upserts_add_the_files_of_the_tasks_without_rewriting_rows(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    stream.send(0, rows(1, 2), rows(3))
+    before = stream.files
+    messages = stream.run_tasks(rows(2, 4, name="b"), rows(5, name="b"))
+    written = stream.files - before
+    stream.writer(rows(1).schema).commit(messages, 1)
+    assert stream.files == before | written
+    assert stream.ids == [1, 2, 3, 4, 5]
+    assert stream.version == 3
+
+
+def test_upserts_of_keys_that_are_in_the_table_twice_replace_each_row(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    lancelet.write_dataset(rows(1, 1, 2), stream.uri)
+    stream.send(0, rows(1, 3, name="b"))
+    found = lance.dataset(stream.uri).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 1, 2, 3], "name": ["b", "b", "a", "b"]}
+
+
+def test_upserts_of_some_columns_keep_the_others(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    lancelet.write_dataset(rows(1, 2).append_column("n", [[7, 8]]), stream.uri)
+    stream.send(0, rows(2, 3, name="b"))
+    found = lance.dataset(stream.uri).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3], "name": ["a", "b", "b"], "n": [7, 8, None]}
+
+
+def test_upserts_by_a_field_of_a_struct(tmp_path):
+    def keyed(*keys):
+        return pa.table({"k": pa.array([{"a": each} for each in keys]), "n": list(keys)})
+
+    stream = Stream(tmp_path, upsert_on="k.a")
+    stream.send(0, keyed(1, 2))
+    stream.send(1, keyed(2, 3))
+    assert sorted(lance.dataset(stream.uri).to_table()["n"].to_pylist()) == [1, 2, 3]
+    with pytest.raises(InvalidInputError, match="same key"):
+        stream.send(2, keyed(4, 4))
+
+
+def test_upserts_beside_a_concurrent_insert_of_the_same_key(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    stream.send(0, rows(1))
+    messages = stream.run_tasks(rows(1, 2, name="b"))
+    lancelet.dataset(stream.uri).merge_insert("id").when_not_matched_insert_all().execute(
+        rows(2, name="other")
+    )
+    stream.writer(rows(1).schema).commit(messages, 1)
+    found = lance.dataset(stream.uri).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2], "name": ["b", "b"]}
+
+
+@pytest.mark.parametrize("options", [{}, {"upsert_on": "id"}], ids=["append", "upsert"])
+def test_an_abort_after_a_commit_keeps_the_committed_files(tmp_path, options):
+    stream = Stream(tmp_path, **options)
+    stream.send(0, rows(1))
+    messages = stream.run_tasks(rows(2))
+    stream.writer(rows(2).schema).commit(messages, 1)
+    stream.writer(rows(2).schema).abort(messages, 1)
+    assert stream.ids == [1, 2]
+
+
 def test_two_rows_of_a_batch_with_one_key_are_rejected(tmp_path):
     stream = Stream(tmp_path, upsert_on="id")
     with pytest.raises(InvalidInputError, match="same key"):

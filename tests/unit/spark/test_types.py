@@ -211,10 +211,26 @@ def test_every_plain_type_of_spark_has_the_arrow_type_that_spark_uses():
     assert arrow_schema(schema).equals(exact_schema(schema))
 
 
-def test_intervals_of_months_are_rejected_by_name():
-    schema = spark.StructType([spark.StructField("c", spark.YearMonthIntervalType())])
-    with pytest.raises(UnsupportedError):
-        arrow_schema(schema)
+GEOMETRIES = [
+    (getattr(spark, name)(4326), "st_asbinary")
+    for name in ("GeometryType", "GeographyType")
+    if hasattr(spark, name)
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        (spark.YearMonthIntervalType(), "extract"),
+        (spark.CalendarIntervalType(), "make_dt_interval"),
+        *GEOMETRIES,
+    ],
+)
+def test_types_that_are_not_stored_are_rejected_with_what_to_store(kind, instead):
+    for each in (kind, spark.ArrayType(kind)):
+        with pytest.raises(UnsupportedError, match=instead) as raised:
+            arrow_schema(spark.StructType([spark.StructField("c", each)]))
+        assert raised.value.facts["type"] == kind.simpleString()
 
 
 def test_half_precision_vectors_keep_their_bits():

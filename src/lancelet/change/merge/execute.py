@@ -25,7 +25,9 @@ from lancelet.change.dry_run import ChangeReport, DryRun
 from lancelet.change.merge.decide import Decision, batches_of_matches, decide
 from lancelet.change.merge.join import Matches, join
 from lancelet.change.merge.key_bytes import Bools
+from lancelet.change.merge.key_columns import KeyColumns
 from lancelet.change.merge.key_filters import InsertedKeys
+from lancelet.change.merge.key_passes import KeyPasses
 from lancelet.change.merge.prepared_source import Source, prepared, refitted
 from lancelet.change.merge.rewrite_columns import check_columns_mode, rewrite_columns
 from lancelet.change.merge.spec import MergeSpec, MergeStatistics, RewriteMode
@@ -46,7 +48,7 @@ from lancelet.format.field import Field
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.format.schema import Schema
 from lancelet.rowids.address import UInt64s
-from lancelet.scan.plan import projection_of
+from lancelet.scan.plan import FilterStep, projection_of
 from lancelet.scan.take import take_addresses
 from lancelet.table.apply.mem_wal import check_generations
 from lancelet.table.commit import CommitOptions
@@ -180,12 +182,17 @@ def _rewrite_rows(
         bytes_written=sum(file.size_bytes or 0 for file in files),
         num_files_written=len(files),
     )
-    return PreparedMerge(
-        operation, affected, statistics, _keys_are_new(snapshot, source, decision.inserted)
-    )
+    check = keys_are_new(snapshot, source.key, source.keys, source.steps, decision.inserted)
+    return PreparedMerge(operation, affected, statistics, check)
 
 
-def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAreNew:
+def keys_are_new(
+    snapshot: Snapshot,
+    key: KeyColumns,
+    keys: KeyPasses,
+    steps: Sequence[FilterStep],
+    inserted: Bools,
+) -> KeysAreNew:
     """Return a check that concurrently added rows do not contain inserted keys.
 
     Key filters have false positives, and appends have no filter. The check reads the key columns of
@@ -198,7 +205,7 @@ def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAr
             number for number in theirs.fragments.ids.tolist() if number not in checked_ids
         )
         checked_ids.update(added)
-        joined = join(theirs, source.key, source.keys, source.steps, added)
+        joined = join(theirs, key, keys, steps, added)
         return not inserted[joined.matches.rows].any()
 
     return check
