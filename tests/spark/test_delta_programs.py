@@ -7,6 +7,7 @@ behavior of Delta's API; a few use what Lance does not have, and the error says 
 import functools
 import types
 
+import deltalake
 import lance
 import pyarrow as pa
 import pytest
@@ -561,6 +562,46 @@ def keep_the_history_of_rows(env):
 
 
 @program("merge")
+def add_events_once(env):
+    path = env.table()
+    events = frame(env, (5, "again", 0), (6, "new", 60), (6, "twice", 61))
+    table = DeltaTable.forPath(env.spark, path)
+    merge = table.alias("log").merge(events.dropDuplicates(["id"]).alias("e"), "log.id = e.id")
+    merge.whenNotMatchedInsertAll().execute()
+    assert ids(path) == [1, 2, 3, 4, 5, 6]
+    assert rows(path)[5] == ("e", 50)
+
+
+@program("merge")
+def add_to_the_numbers_of_matched_rows(env):
+    path = env.table()
+    merge = DeltaTable.forPath(env.spark, path).alias("t")
+    merge = merge.merge(frame(env, (1, "x", 5), (9, "y", 7)).alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate(condition="s.n > 3", set={"n": "t.n + s.n"})
+    merge.whenNotMatchedInsert(values={"id": "s.id", "name": "upper(s.name)", "n": "s.n"}).execute()
+    assert rows(path)[1] == ("a", 15)
+    assert rows(path)[9] == ("Y", 7)
+
+
+@program("merge")
+def merge_a_stream_by_its_keys(env):
+    path = env.table()
+    source = env.table({"id": [2, 8], "name": ["z", "z"], "n": [0, 0]})
+    stream = env.spark.readStream.format(FORMAT).load(source)
+    query = (
+        stream.writeStream.format(FORMAT)
+        .option("path", path)
+        .option("upsert_on", "id")
+        .option("checkpointLocation", str(env.tmp / "upserts"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert ids(path) == [1, 2, 3, 4, 5, 8]
+    assert rows(path)[2] == ("z", 0)
+
+
+@program("merge")
 def merge_with_schema_evolution(env):
     path = env.table()
     schema = "id long, n long, paid boolean"
@@ -735,8 +776,46 @@ def clone_tables(env):
     old = table.cloneAtVersion(1, str(env.tmp / "old.lance"), properties={"kind": "copy"})
     assert old.toDF().count() == 5
     assert lance.dataset(str(env.tmp / "old.lance")).config()["kind"] == "copy"
+
+
+@program("define")
+def replace_a_table_by_a_clone(env):
+    path, target = env.table(), env.table()
+    env.sql(f"ALTER TABLE lance.`{path}` SET TBLPROPERTIES ('owner' = 'ann')")
+    table = DeltaTable.forPath(env.spark, path)
+    table.delete("id > 2")
+    copy = table.clone(target, replace=True)
+    assert ids(target) == [1, 2]
+    assert lance.dataset(target).config()["owner"] == "ann"
+    assert [row.version for row in copy.history().collect()] == [2, 1]
+    table.cloneAtVersion(1, target, replace=True)
+    assert ids(target) == [1, 2, 3, 4, 5]
+    copy.restoreToVersion(2)
+    assert ids(target) == [1, 2]
     with pytest.raises(Exception, match="drop the table first"):
-        table.clone(str(env.tmp / "old.lance"), replace=True)
+        table.clone(target, isShallow=True, replace=True)
+    env.sql(
+        f"CREATE TABLE IF NOT EXISTS lance.`{target}` DEEP CLONE lance.`{path}` VERSION AS OF 1"
+    )
+    assert len(copy.history().collect()) == 4
+    with pytest.raises(Exception, match="exists already"):
+        table.clone(target)
+
+
+@program("define")
+def convert_a_delta_table(env):
+    path = str(env.tmp / "delta")
+    deltalake.write_deltalake(path, pa.table({"id": [1, 2], "part": ["a", "b"]}))
+    deltalake.write_deltalake(path, pa.table({"id": [3], "part": ["b"]}), mode="append")
+    deltalake.DeltaTable(path).delete("id = 2")
+    table = DeltaTable.convertToLance(env.spark, f"delta.`{path}`")
+    assert sorted(tuple(row) for row in table.toDF().collect()) == [(1, "a"), (3, "b")]
+    assert deltalake.DeltaTable(path).to_pyarrow_table().num_rows == 2
+    divided = str(env.tmp / "divided")
+    rows = pa.table({"id": [1, 2], "part": ["a", "b"]})
+    deltalake.write_deltalake(divided, rows, partition_by="part")
+    table = DeltaTable.convertToDelta(env.spark, f"delta.`{divided}`")
+    assert sorted(tuple(row) for row in table.toDF().collect()) == [(1, "a"), (2, "b")]
 
 
 @program("define")
@@ -750,6 +829,15 @@ def convert_a_folder_of_parquet(env):
     table = DeltaTable.convertToDelta(env.spark, f"parquet.`{path}`", "part INT")
     assert DeltaTable.isDeltaTable(env.spark, path)
     assert sorted(table.toDF().columns) == ["id", "part"]
+
+
+@program("define")
+def describe_a_table(env):
+    path = env.table()
+    columns = {row[0]: row[1] for row in env.sql(f"DESCRIBE TABLE lance.`{path}`").collect()}
+    assert columns["n"] == "bigint"
+    detail = DeltaTable.forPath(env.spark, path).detail().first()
+    assert (detail.format, detail.location, detail.numFiles) == ("lance", path, 1)
 
 
 # Maintenance

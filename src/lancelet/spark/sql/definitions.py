@@ -27,6 +27,7 @@ from lancelet.spark.options import (
     VECTOR_PREFIX,
     WRITE_NAMES,
 )
+from lancelet.spark.reader import pinned
 from lancelet.spark.sql.column_definitions import column_definitions
 from lancelet.spark.sql.names import (
     PATHS,
@@ -34,6 +35,7 @@ from lancelet.spark.sql.names import (
     is_missing,
     locate,
     named_table,
+    read_options,
     record_view,
 )
 from lancelet.spark.sql.parser import StatementParser
@@ -66,7 +68,7 @@ def create(session: Session, parser: StatementParser) -> DataFrame | None:
     kind = parser.take_any("SHALLOW", "DEEP")
     if kind is not None:
         parser.need("CLONE")
-        return _clone(session, parser, reference, is_shallow=kind == "SHALLOW")
+        return _clone(session, parser, reference, kind == "SHALLOW", (replaces, must_be_new))
     schema: StructType | None = None
     if parser.at("L_PAREN"):
         schema = column_definitions(session, parser)
@@ -181,14 +183,28 @@ def _locate_new(
 
 
 def _clone(
-    session: Session, parser: StatementParser, reference: Reference, *, is_shallow: bool
+    session: Session,
+    parser: StatementParser,
+    reference: Reference,
+    is_shallow: bool,
+    how: tuple[bool, bool],
 ) -> DataFrame:
+    replaces, must_be_new = how
     origin = parser.need_table()
     parser.end()
     table, named = _locate_new(session, parser.source, reference)
-    if table is not None and latest_of(table) is not None:
-        raise AlreadyExistsError("the table exists already", table=reference.title)
     source_table = locate(session.spark, parser.source, origin)
+    if table is not None and latest_of(table) is not None:
+        if replaces and is_shallow:
+            parser.source.fail(
+                "a shallow clone cannot replace a table; use a deep clone, or drop the table first",
+                reference.start,
+            )
+        if replaces:
+            return _replace_by_copy(session, parser, origin, table)
+        if not must_be_new:
+            return empty_result(session)
+        raise AlreadyExistsError("the table exists already", table=reference.title)
     dataset = LanceDataset(source_table.uri, storage_options=dict(source_table.options))
     version: Any = origin.version
     if version is not None and version.isdigit():
@@ -200,6 +216,23 @@ def _clone(
         table = _new_table(named, reference)
     run = dataset.shallow_clone if is_shallow else dataset.deep_clone
     run(table.uri, version, dict(table.options) or None)
+    return empty_result(session)
+
+
+def _replace_by_copy(
+    session: Session, parser: StatementParser, origin: Reference, table: TableRef
+) -> DataFrame:
+    """Replace the rows, columns and properties of a table by those of another, as one version."""
+    snapshot = pinned(read_options(session.spark, parser.source, origin))
+    text = parser.source.text[origin.start : origin.stop]
+    write(
+        plan_query(session, Source(f"SELECT * FROM {text}")).run(),
+        table.uri,
+        mode="overwrite",
+        config=dict(snapshot.manifest.config),
+        spark=session.spark,
+        storage_options=dict(table.options),
+    )
     return empty_result(session)
 
 

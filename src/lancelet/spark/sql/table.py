@@ -136,6 +136,10 @@ class LanceTable(_Replaced):
     ) -> LanceTable:
         """Convert a folder of Parquet or a Delta table, and return the Lance table.
 
+        Data files of Lance tables are Lance files, so the rows are written once more, beside the
+        files of the source, which remain. Programs that cannot afford both read the source as it
+        is: `spark.read.parquet`.
+
         Args:
             spark: The session.
             identifier: The source, as ``parquet.`/path` `` or ``delta.`/path` ``.
@@ -272,12 +276,11 @@ class LanceTable(_Replaced):
         replace: bool,
         properties: Mapping[str, str] | None,
     ) -> LanceTable:
-        if replace:
-            raise UnsupportedError("a clone does not replace a table; drop the table first")
         is_path = "/" in target and "`" not in target
         made = LanceTable(self.spark, f"lance.{quoted(target)}" if is_path else target)
         kind = "SHALLOW" if is_shallow else "DEEP"
-        made._run(f"CREATE TABLE <> {kind} CLONE {self.name}{pin}")
+        verb = "CREATE OR REPLACE" if replace else "CREATE"
+        made._run(f"{verb} TABLE <> {kind} CLONE {self.name}{pin}")
         if properties:
             made._run(f"ALTER TABLE <> SET TBLPROPERTIES ({_properties(properties)})")
         return made
