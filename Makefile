@@ -133,6 +133,8 @@ bench: build ## Compare speed and size with the reference and with Parquet
 
 bench-spark: build ## Compare Spark on Lance with Spark on Parquet
 	$(RUN) benchmarks/bench_spark.py
+	$(RUN) benchmarks/bench_spark_planning.py
+	$(RUN) benchmarks/report.py
 
 bench-training: build ## Compare loading for training with other loaders
 	@LANCELET_VENV=$(BENCH_TRAINING) $(SETUP) --group bench-training
