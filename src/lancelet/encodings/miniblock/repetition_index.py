@@ -124,11 +124,16 @@ class ChunkLevels:
 
     def entries_of_range(self, start: int, stop: int) -> slice:
         """Return the entries of contiguous rows; all their chunks must be included."""
-        row_starts = self._row_starts()
-        before = int(self.index.started[self.chunks[0]])
-        is_last = stop - before == len(row_starts)
-        end = len(self.repetition) if is_last else int(row_starts[stop - before])
-        return slice(int(row_starts[start - before]), end)
+        starts_row = self.repetition == self.rep_max
+        begun = np.diff(self.index.started)[self.chunks]
+        before, total = int(self.index.started[self.chunks[0]]), int(begun.sum())
+        # A range starts in the first chunk, and often ends with the last one.
+        first = np.flatnonzero(starts_row[: self.num_levels[0]])
+        start, stop = start - before, stop - before
+        agrees = len(first) == begun[0] and np.count_nonzero(starts_row) == total
+        if not agrees or start >= len(first) or stop < total:
+            first = self._row_starts()
+        return slice(int(first[start]), int(first[stop]) if stop < total else len(starts_row))
 
     def entries_of_rows(self, rows: Int64s) -> Int64s:
         """Return the entries of single rows; all their chunks must be included."""
