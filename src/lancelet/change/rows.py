@@ -36,6 +36,14 @@ _HUGGING_FACE_ROWS: Final = 1000
 _TAKEN_ROWS: Final = 1 << 14
 _MATRIX: Final = 2
 _REPR_LENGTH_MAX: Final = 200
+_REFUSALS: Final = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    OverflowError,
+    UnicodeEncodeError,
+)
+"""Errors of Arrow for values that it cannot convert."""
 _COLUMN_HINT: Final = "; a column needs a name: pass a dict such as {'values': column}"
 
 Types: TypeAlias = Mapping[str, pa.DataType]
@@ -198,14 +206,14 @@ def _adding_value_to_errors(
     """Add the column, row and value to errors of Arrow conversions."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except _REFUSALS as error:
         for name, values in columns().items():
             row = _first_refused(values, types.get(name))
             if row is not None:
                 raise MixedValuesError(
                     (
                         "a value cannot be stored in a column with the preceding values: "
-                        f"{error.args[0]}{_value_hint(values[row])}"
+                        f"{error}{_value_hint(values[row])}"
                     ),
                     column=name,
                     row=row,
@@ -225,6 +233,8 @@ def _value_hint(value: object) -> str:
         )
     if library == "torch":
         return "; convert tensors with tensor.numpy()"
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return "; convert integers of more than 64 bits to decimal.Decimal or str"
     return ""
 
 
@@ -234,7 +244,7 @@ def _first_refused(values: Any, target: pa.DataType | None) -> int | None:
     def is_refused(count: int) -> bool:
         try:
             pa.array(values[:count], target)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        except _REFUSALS:
             return True
         return False
 
@@ -316,7 +326,7 @@ def _retype(table: pa.Table, columns: Mapping[str, Any], types: Types) -> pa.Tab
             continue
         try:
             array = pa.array(values, target)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        except _REFUSALS:
             continue  # The conversion of rows reports the row.
         table = table.set_column(index, table.field(index).with_type(target), array)
     return table
@@ -465,7 +475,7 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
             values = columns.get(field.name, [None] * len(chunk))
             try:
                 array = pa.array(_prepare_column(field.name, values, field.type), field.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            except _REFUSALS as error:
                 raise SchemaMismatchError(
                     f"the type of a value differs from preceding rows; pass a schema: {error}",
                     column=field.name,
@@ -503,9 +513,12 @@ def _is_record(row: Any) -> bool:
 
 def _to_plain_column(values: list[Any]) -> list[Any]:
     """Convert dataclasses, also in lists, to dicts."""
-    sample = next((value for value in values if value is not None and value != []), None)
-    is_plain = not (_is_record(sample) or (isinstance(sample, list) and _is_record(sample[0])))
-    return values if is_plain else [_to_plain(value) for value in values]
+    samples = (value[0] if isinstance(value, list) else value for value in values if _is_set(value))
+    return [_to_plain(value) for value in values] if _is_record(next(samples, None)) else values
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and not (isinstance(value, list) and not value)
 
 
 def _to_plain(value: Any) -> Any:

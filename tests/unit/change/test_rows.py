@@ -48,6 +48,17 @@ def test_dataclasses_are_rows_and_those_within_them_structs():
     assert table_of([Point(1, None)]).to_pylist() == [{"x": 1, "y": None}]
 
 
+def test_arrays_in_dataclasses_are_lists():
+    @dataclasses.dataclass
+    class Embedded:
+        v: np.ndarray | None
+
+    rows = [Embedded(None), Embedded(np.array([0.5, 1.5], np.float32))]
+    found = table_of(rows)
+    assert found.schema.field("v").type == pa.list_(pa.float32())
+    assert found["v"].to_pylist() == [None, [0.5, 1.5]]
+
+
 def test_arrays_of_two_dimensions_are_vectors_and_of_more_tensors():
     matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
     found = table_of({"v": matrix, "w": matrix.T.copy().T, "t": np.ones((2, 3, 4), np.int8)})
@@ -229,6 +240,21 @@ def test_a_text_search_without_an_index_names_the_call_that_builds_it():
     dataset = lancelet.write_dataset([{"body": "a fox"}], "memory://text-without-index/t")
     with pytest.raises(ValueError, match=r"create_scalar_index\('body', 'INVERTED'\)"):
         dataset.to_table(full_text_query="fox")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(2**70, "more than 64 bits"), (-(2**63) - 1, "more than 64 bits"), ("\ud800", "surrogates")],
+)
+def test_values_beyond_the_types_of_arrow_are_errors_with_their_row(value, message):
+    for data in ([{"a": None}, {"a": value}], {"a": [None, value]}):
+        with pytest.raises(MixedValuesError, match=message) as caught:
+            table_of(data)
+        assert {name: caught.value.facts[name] for name in ("column", "row", "value")} == {
+            "column": "a",
+            "row": 1,
+            "value": value,
+        }
 
 
 def test_an_image_is_rejected_with_how_to_encode_it():
