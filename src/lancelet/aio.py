@@ -21,8 +21,9 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper, wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -66,6 +67,8 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 W = TypeVar("W")
+
+Lock: TypeAlias = AbstractAsyncContextManager[Any]
 
 _END: Final = object()
 _IO_THREADS: Final = 4
@@ -174,10 +177,29 @@ async def _each(iterator: Any, executor: Executor | None) -> AsyncIterator[pa.Re
         iterator.close()
 
 
+class _LoopLock:
+    """A lock of each event loop; an `asyncio.Lock` serves only one.
+
+    Test clients of web frameworks, for example, start an event loop per request.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> None:
+        for loop in list(self._locks):
+            if loop.is_closed():
+                self._locks.pop(loop, None)
+        await self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()).acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._locks[asyncio.get_running_loop()].release()
+
+
 class _Async(Generic[S_co]):
     """An object whose methods run in a thread pool."""
 
-    def __init__(self, wrapped: S_co, executor: Executor | None, lock: asyncio.Lock) -> None:
+    def __init__(self, wrapped: S_co, executor: Executor | None, lock: Lock) -> None:
         self._wrapped = wrapped
         self.executor = executor
         self.lock = lock
@@ -240,7 +262,7 @@ def _chained(
 
 def _built(
     method: Callable[Concatenate[LanceDataset, P], S],
-    wrapper: Callable[[S, Executor | None, asyncio.Lock], W],
+    wrapper: Callable[[S, Executor | None, Lock], W],
 ) -> Callable[Concatenate[_Async[LanceDataset], P], W]:
     """Return a method that creates a scanner or builder, without I/O."""
 
@@ -478,7 +500,7 @@ class AsyncDataset(_Async[LanceDataset]):
     Attributes:
         dataset: The wrapped dataset, for members that do no I/O.
         executor: The pool that runs the calls; None for the pool of this module.
-        lock: Serializes changes.
+        lock: Serializes the changes of an event loop.
 
     Example:
         ```python
@@ -497,10 +519,10 @@ class AsyncDataset(_Async[LanceDataset]):
         self,
         dataset: LanceDataset,
         executor: Executor | None = None,
-        lock: asyncio.Lock | None = None,
+        lock: Lock | None = None,
     ) -> None:
         """Wrap a dataset; calls run in `executor`, and changes under `lock`, by default its own."""
-        super().__init__(dataset, executor, lock or asyncio.Lock())
+        super().__init__(dataset, executor, lock or _LoopLock())
 
     @property
     def dataset(self) -> LanceDataset:
@@ -719,4 +741,4 @@ def sql(
 
 
 async def _sql_query(query: str, tables: Mapping[str, SqlTable]) -> AsyncSqlQuery:
-    return AsyncSqlQuery(await run(sql_over, query, tables), None, asyncio.Lock())
+    return AsyncSqlQuery(await run(sql_over, query, tables), None, _LoopLock())

@@ -344,3 +344,12 @@ def test_a_cancelled_call_reports_nothing_to_the_event_loop(table):
     asyncio.run(work())
     gc.collect()
     assert reported == []
+
+
+def test_changes_are_serialized_in_each_event_loop(table):
+    async def insert_twice():
+        await asyncio.gather(*(table.insert({"id": [number]}) for number in range(2)))
+
+    asyncio.run(insert_twice())
+    asyncio.run(insert_twice())
+    assert table.dataset.count_rows() == 104
