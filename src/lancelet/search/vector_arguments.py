@@ -97,8 +97,7 @@ def vectors_of(field: Field) -> VectorType:
 def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
     """Return the query vectors, and whether the search is a batch of queries."""
     stored = vectors_of(field)
-    # Queries have the precision of the stored vectors.
-    vectors = _as_array(given).astype(stored.dtype)
+    vectors = _converted(_as_array(given), stored.dtype)
     if vectors.ndim and not len(vectors):
         raise InvalidInputError("a search needs at least one query vector", column=field.name)
     if vectors.ndim > 2:
@@ -144,6 +143,19 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
     if found.dtype.kind not in "fiub":
         raise ArgumentTypeError("the query must be a vector of numbers", found=type(given).__name__)
     return found
+
+
+def _converted(vectors: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return queries in the precision of the stored vectors; values out of range are clipped.
+
+    >>> _converted(np.array([300, -1]), np.dtype(np.uint8)).tolist()
+    [255, 0]
+    """
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        vectors = np.clip(vectors, bounds.min, bounds.max)
+    with np.errstate(over="ignore"):  # the value becomes infinite
+        return vectors.astype(dtype)
 
 
 def metric_named(given: str | None, field: Field) -> Metric | None:

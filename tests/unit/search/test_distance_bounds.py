@@ -65,6 +65,22 @@ def test_a_batch_finds_as_many_for_each_query(dataset):
     assert counts == [NEAREST] * len(QUERIES)
 
 
+@pytest.mark.parametrize(("query", "nearest"), [([300, 2], [255, 2]), ([-1, 2], [0, 2])])
+def test_bits_of_a_query_are_clipped_to_bytes(query, nearest, tmp_path):
+    values = pa.array([[0, 2], [44, 2], [255, 2]], pa.list_(pa.uint8(), 2))
+    dataset = lancelet.write_dataset(pa.table({"v": values}), tmp_path)
+    found = dataset.to_table(nearest={"column": "v", "q": query, "k": 1, "metric": "hamming"})
+    assert found.to_pylist() == [{"v": nearest, "_distance": 0.0}]
+
+
+@pytest.mark.filterwarnings("error")
+def test_large_values_of_a_query_are_infinite(tmp_path):
+    values = pa.array([[0, 2], [1, 2]], pa.list_(pa.float32(), 2))
+    dataset = lancelet.write_dataset(pa.table({"v": values}), tmp_path)
+    found = dataset.to_table(nearest={"column": "v", "q": [1e39, 2], "k": 1})
+    assert found["_distance"].to_pylist() == [np.inf]
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
 def test_nan_in_a_query_is_rejected(dtype, shape, tmp_path):
