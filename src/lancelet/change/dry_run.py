@@ -1,7 +1,13 @@
 """Dry runs: compute the effect of a change without committing it.
 
     dataset.delete("id < 100", dry_run=True)
-    ChangeReport(operation="Delete", rows=100, files=1, bytes=512, conflicts=())
+    operation      Delete
+    rows           100
+    files          1
+    bytes          512
+    conflicts
+    deleted files  0
+    deleted bytes  0
 
 The change runs against a store that counts and discards writes, so the number of files and bytes is
 exact. Conflicts are those with versions committed after the one that the change is based on.
@@ -20,6 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from lancelet.buffers import ByteRanges, ByteSlices, run
+from lancelet.change.report import Report
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.manifest_file import parse_manifest_file, read_transaction
 from lancelet.format.operation import Operation
@@ -38,8 +45,8 @@ from lancelet.table.snapshot import Snapshot, latest_snapshot, open_snapshot
 from lancelet.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ChangeReport(Report):
     """The effect of a change.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Results of numbers that are displayed with one line per field.
+"""Results that are displayed with one line per field.
 
 bytes removed       1,536
 old versions            3
@@ -21,7 +21,17 @@ class Report:
         own: Any = self
         facts = {each.name.replace("_", " "): getattr(self, each.name) for each in fields(own)}
         width = max(map(len, facts))
-        return "\n".join(f"{name:{width}}  {value:,}" for name, value in facts.items())
+        lines = (f"{name:{width}}  {_value_text(value)}" for name, value in facts.items())
+        return "\n".join(map(str.rstrip, lines))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
+
+
+def _value_text(value: int | str | tuple[str, ...]) -> str:
+    match value:
+        case int():
+            return f"{value:,}"
+        case str():
+            return value
+    return "; ".join(value)

@@ -21,6 +21,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from lancelet.errors import LanceletError
+from lancelet.printing import one_line, printable
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Output:
         else:
             width = max(map(len, values), default=0)
             for name, value in values.items():
-                lines = _text(value).splitlines() or [""]
+                lines = printable(_text(value)).splitlines() or [""]
                 self._line(f"{name:{width}}{_SEPARATOR}{lines[0]}".rstrip())
                 for line in lines[1:]:
                     self._line(f"{'':{width}}{_SEPARATOR}{line}")
@@ -110,7 +111,7 @@ class Output:
     def text(self, text: str, values: Any) -> None:
         """Print text, or the corresponding values in formats for programs."""
         if self.form is Form.TABLE:
-            self._line(text)
+            self._line(printable(text))
         elif isinstance(values, Mapping):
             self.facts(values)
         else:
@@ -128,15 +129,15 @@ class Output:
             }
             print(json.dumps(_finite(values), default=json_value), file=self.errors)
             return
-        print(f"lancelet: {error.message}", file=self.errors)
+        print(f"lancelet: {printable(error.message)}", file=self.errors)
         for name, value in error.facts.items():
-            print(f"  {name}: {value}", file=self.errors)
+            print(f"  {name}: {printable(str(value))}", file=self.errors)
         for line in notes:
             print(f"  {line}", file=self.errors)
 
     def warn(self, text: str) -> None:
         """Print a warning."""
-        print(f"lancelet: {text}", file=self.errors)
+        print(f"lancelet: {printable(text)}", file=self.errors)
 
     @property
     def shows_progress(self) -> bool:
@@ -166,7 +167,8 @@ class Output:
         values = list(zip(*rows, strict=True))
         right = [all(_is_number(value) for value in column) for column in values]
         shown = cell_text if full else _short_text
-        cells = [[_one_line(shown(value)) for value in row] for row in rows]
+        columns = list(map(one_line, columns))
+        cells = [[one_line(shown(value)) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         if is_terminal:
             import shutil  # noqa: PLC0415 - imported for tables only, to start faster
@@ -346,10 +348,6 @@ def _text(value: Any) -> str:
         case list() | tuple() | dict():
             return json.dumps(value, default=json_value, ensure_ascii=False)
     return str(json_value(value))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()) if "\n" in text or "\t" in text else text
 
 
 def _is_number(value: Any) -> bool:

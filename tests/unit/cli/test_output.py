@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from lancelet.cli.output import Form, Output
 from lancelet.dataset.show.display import size_text
+from lancelet.errors import InvalidInputError
 
 
 class Terminal(io.StringIO):
@@ -37,6 +38,19 @@ def test_tables_fit_a_terminal_and_have_a_bold_header(monkeypatch) -> None:
     plain = Terminal()
     Output(stream=plain).table(("a", "b"), [(1, "x" * 100)])
     assert "\x1b" not in plain.getvalue()
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    stream, errors = io.StringIO(), io.StringIO()
+    out = Output(stream=stream, errors=errors)
+    out.table(("a\nb", "c\x1b[2J"), [("x\r", "\x9b31m"), ("é\u00a0", "\x07")])
+    out.facts({"name": "\x1b]0;title\x07\nnext"})
+    out.text("\x1b[1m", {})
+    out.warn("\x1b[1m")
+    out.error(InvalidInputError("\x1b[1m", name="\x1b[1m"))
+    printed = stream.getvalue() + errors.getvalue()
+    assert all(character.isprintable() for character in printed if character not in "\n\u00a0")
+    assert stream.getvalue().splitlines()[:2] == ["a b  c\\x1b[2J", "x\\r  \\x9b31m"]
 
 
 def test_a_table_without_rows_is_reported() -> None:

@@ -393,3 +393,16 @@ def test_every_call_that_changes_a_table_can_be_tried():
         name for owner, names in LOOKING.items() for name in names if not hasattr(owner, name)
     }
     assert unknown == set()
+
+
+def test_reports_are_shown_with_one_line_per_field():
+    report = ChangeReport("Delete", 1500, 1, 512, conflicts=("version 2: a", "version 3: b"))
+    assert str(report).splitlines() == [
+        "operation      Delete",
+        "rows           1,500",
+        "files          1",
+        "bytes          512",
+        "conflicts      version 2: a; version 3: b",
+        "deleted files  0",
+        "deleted bytes  0",
+    ]

@@ -3,10 +3,11 @@
 import json
 import pickle
 
+import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.show.listing import Facts
+from lancelet.dataset.show.listing import Facts, table_of
 
 
 @pytest.fixture
@@ -65,12 +66,19 @@ def test_printing_a_query_shows_its_first_rows(dataset):
     assert repr(query).splitlines() == [*lines[:-1], "... more rows"]
 
 
+def test_values_of_a_table_are_printed_in_one_line_without_control_characters():
+    rows = pa.table({"a\nb": ["x\ny", "\x1b[2J"]})
+    assert table_of(rows).splitlines() == ["a b", "x y", "\\x1b[2J"]
+
+
 def test_a_query_of_a_dataset_is_displayed_as_its_first_rows(dataset):
     pytest.importorskip("datafusion")
     builder = dataset.sql("SELECT id FROM dataset WHERE id < 2")
     assert repr(builder) == repr(builder.build()) == "id\n 0\n 1"
     assert "<table>" in builder._repr_html_()
-    assert "nothing" in repr(dataset.sql("SELECT nothing FROM dataset"))
+    invalid = dataset.sql("SELECT nothing FROM dataset")
+    assert "nothing" in repr(invalid)
+    assert invalid._repr_html_().startswith("<pre>")
 
 
 def test_results_of_changes_are_displayed_with_one_line_per_number(dataset):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lancelet.expr.python_values import values_of
+from lancelet.printing import one_line
 
 _PREVIEW_ROWS: Final = 5
 _CELL_CHARS: Final = 60
@@ -80,6 +81,7 @@ def short_text(value: Any) -> str:
     elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
     text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+    text = one_line(text[: _CELL_CHARS + 1])
     return text if len(text) <= _CELL_CHARS else f"{text[:_CELL_CHARS]}…"
 
 

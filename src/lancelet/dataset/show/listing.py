@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lancelet.dataset.show import display
 from lancelet.expr.python_values import values_of
+from lancelet.printing import one_line
 
 T = TypeVar("T")
 
@@ -125,6 +126,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], total: int
     """Return rows as aligned text, and the number of rows that are not shown."""
     if not rows:
         return f"no rows ({', '.join(columns)})"
+    columns = list(map(one_line, columns))
     cells = [[display.short_text(value) for value in row] for row in rows]
     is_number = [
         all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)

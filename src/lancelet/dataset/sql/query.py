@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ _DEFAULT_NAME: Final = "dataset"
 _BATCH_ROWS: Final = 65536
 _PREVIEW_BATCH_ROWS: Final = 1024
 _BATCH_ROWS_MAX: Final = 2**32 - 1
+_SHOWN_ERRORS: Final = (LanceletError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,13 +57,16 @@ class SqlQuery(ArrowResult):
         """Run the query until its first rows are read, and show them, or the error."""
         try:
             first = self._first_rows(ROWS_SHOWN + 1)
-        except (LanceletError, pa.ArrowException) as error:
+        except _SHOWN_ERRORS as error:
             return f"{display.line('SqlQuery', self.text)}: {error}"
         text = table_of(first.slice(0, ROWS_SHOWN))
         return f"{text}\n... more rows" if first.num_rows > ROWS_SHOWN else text
 
     def _repr_html_(self) -> str:
-        return display.preview(self._first_rows(ROWS_SHOWN))
+        try:
+            return display.preview(self._first_rows(ROWS_SHOWN))
+        except _SHOWN_ERRORS:
+            return f"<pre>{escape(repr(self))}</pre>"
 
     def _first_rows(self, count: int) -> pa.Table:
         schema, batches = self.engine(min(self.batch_size, _PREVIEW_BATCH_ROWS))
