@@ -313,7 +313,7 @@ class HttpServer:
         if not size:
             return 0
         if request.media_type not in self._media_types:
-            expected = " or ".join(sorted(self._media_types))
+            expected = " or ".join(sorted(self._media_types)) or "a request without a body"
             message = f"unsupported Content-Type; expected {expected}"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
         is_json = request.media_type == "application/json"

@@ -121,7 +121,9 @@ def test_other_hosts_and_origins_are_rejected(server, headers):
 def test_a_body_of_another_type_is_rejected(server, kind):
     started, token = server
     asked = {"token": token, "Content_Type": kind, "Content_Length": "2"}
-    assert ask(started, "POST /v1/table/t/drop HTTP/1.1", body=b"{}", **asked)[0] == 415
+    status, received = ask(started, "POST /v1/table/t/drop HTTP/1.1", body=b"{}", **asked)
+    assert status == 415
+    assert b"application/json" in received or b"a request without a body" in received
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "1e3", "0x10", "9" * 30, "+1", "1 1", ""])

@@ -36,6 +36,7 @@ from lancelet.errors import (
     AlreadyExistsError,
     CorruptDataError,
     InvalidInputError,
+    NotFoundError,
     UnsupportedError,
 )
 from lancelet.expr.python_values import values_of
@@ -253,6 +254,10 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
     if target_format == "iceberg":
         _write_iceberg(target, pa.RecordBatchReader.from_batches(schema, batches))
         return progress.done
+    if not target.parent.is_dir():
+        raise NotFoundError(
+            "the folder of the target does not exist; create it", folder=str(target.parent)
+        )
     partial = target.with_name(f"{target.name}.unfinished")
     try:
         _WRITERS[target_format](partial, schema, batches, arguments)

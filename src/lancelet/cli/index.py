@@ -1,6 +1,7 @@
 """`lancelet index TABLE [list | build | optimize | drop]`: lists and changes indices.
 
 lancelet index t.lance build --column id --type BTREE
+lancelet index t.lance build --column v
 lancelet index t.lance build --column v --type IVF_PQ --option num_partitions=64
 """
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the name of the index; `build` derives it from the column by default",
     )
     parser.add_argument("--column", help="the column to index")
-    parser.add_argument("--type", help="BTREE, BITMAP, INVERTED, IVF_PQ, ...")
+    parser.add_argument("--type", help="BTREE, BITMAP, INVERTED, IVF_PQ, ...; optional for vectors")
     parser.add_argument(
         "--metric", default="L2", help="distance of vectors: L2, cosine, dot, hamming"
     )
@@ -72,16 +73,18 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def _build(arguments: argparse.Namespace, table: Any, *, progress: bool) -> None:
-    if arguments.column is None or arguments.type is None:
-        arguments.usage_error("build needs --column and --type")
-    kind = arguments.type.upper()
+    if arguments.column is None:
+        arguments.usage_error("build requires --column")
     options = dict(map(_option, arguments.option))
     arguments.name = arguments.name or f"{arguments.column}_idx"
     shared = {"name": arguments.name, "replace": arguments.replace, "progress": progress, **options}
-    if kind.startswith("IVF_"):
-        table.create_index(arguments.column, kind, metric=arguments.metric, **shared)
-    else:
+    kind = (arguments.type or "").upper()
+    if kind and not kind.startswith("IVF_"):
         table.create_scalar_index(arguments.column, kind, **shared)
+        return
+    if kind:
+        shared["index_type"] = kind
+    table.create_index(arguments.column, metric=arguments.metric, **shared)
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -20,6 +20,8 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_full, add_storage_options, storage_options_of
 from lancelet.dataset import dataset
+from lancelet.dataset.sql.duckdb_engine import TABLES_HINT
+from lancelet.dataset.sql.errors import SqlError
 from lancelet.dataset.sql.tables import sql
 from lancelet.errors import InvalidInputError
 
@@ -87,8 +89,15 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         return f'{match[0][:start]}"{table}"'
 
     query = _PATH.sub(named, query)
+    if not query.strip():
+        raise InvalidInputError("the query is empty; pass a query such as SELECT ... FROM t.lance")
     tables = {name: dataset(uri, storage_options=options) for name, uri in uris.items()}
-    out.rows(sql(query, tables=tables).to_table(), full=arguments.full)
+    try:
+        rows = sql(query, tables=tables).to_table()
+    except SqlError as error:
+        hint = "Pass the path of a table, such as FROM shop/sales.lance, or --table NAME=URI"
+        raise SqlError(error.message.replace(TABLES_HINT, hint), **error.facts) from error
+    out.rows(rows, full=arguments.full)
     return ExitCode.DONE
 
 

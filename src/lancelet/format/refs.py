@@ -160,7 +160,9 @@ def check_branch_name(name: str) -> str:
     'dev/x'
     """
     if name == MAIN:
-        raise RefNameError("the main branch already exists", name=name)
+        raise RefNameError(
+            "the main branch always exists and cannot be created, deleted or changed", name=name
+        )
     if not all(map(_is_name, name.split("/"))):
         raise RefNameError(
             (

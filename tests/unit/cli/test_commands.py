@@ -457,6 +457,21 @@ def test_paths_in_queries_need_no_quotes_if_they_look_like_paths(table: str, tol
     assert call("sql", "SELECT * FROM missing.lance")[0] == ExitCode.NOT_FOUND
 
 
+def test_unknown_tables_of_queries_name_the_options_of_the_command(call) -> None:
+    pytest.importorskip("duckdb")
+    code, _, err = call("sql", "SELECT * FROM missing")
+    assert code == ExitCode.USAGE
+    assert "--table NAME=URI" in err
+    assert "variables" not in err
+
+
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_is_a_usage_error(query: str, table: str, call) -> None:
+    code, out, err = call("sql", table, query)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "SELECT" in err
+
+
 def test_old_versions_are_restored(table: str, told) -> None:
     lancelet.dataset(table).delete("id > 1")
     told("restore", table, "1", "--dry-run")
@@ -739,6 +754,16 @@ def test_vectors_and_binary_values_are_complete_only_on_request(tmp_path: Path, 
         assert "384 values" not in call(*command, "--full")[1]
 
 
+def test_an_index_of_vectors_has_a_default_type(tmp_path: Path, call, told) -> None:
+    uri = str(tmp_path / "vectors.lance")
+    lancelet.write_dataset({"id": [1, 2], "v": [[0.5, 1.5], [2.5, 3.5]]}, uri)
+    told("index", uri, "build", "--column", "v", "--metric", "cosine")
+    assert [row["name"] for row in told("index", uri)] == ["v_idx"]
+    code, _, err = call("index", uri, "build", "--column", "id")
+    assert code == ExitCode.USAGE
+    assert "create_scalar_index('id', 'BTREE')" in err
+
+
 def test_an_unknown_action_of_indices_is_a_usage_error(table: str, call, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         call("index", table, "rebuild")
@@ -831,3 +856,12 @@ def test_an_unknown_extension_of_a_conversion_names_the_known_ones(table: str, c
     code, _, errors = call("convert", table, "out.xyz")
     assert code == ExitCode.USAGE
     assert ".xyz is not the extension of a file format; use .parquet" in errors
+
+
+def test_a_conversion_into_a_missing_folder_names_the_folder(
+    table: str, tmp_path: Path, call
+) -> None:
+    code, _, errors = call("convert", table, str(tmp_path / "missing" / "t.parquet"))
+    assert code == ExitCode.NOT_FOUND
+    assert "the folder of the target does not exist; create it" in errors
+    assert str(tmp_path / "missing") in errors

@@ -76,11 +76,13 @@ def is_vector(data_type: pa.DataType) -> bool:
 def type_text(data_type: pa.DataType) -> str:
     """Return a short name of a type.
 
-    >>> type_text(pa.list_(pa.float32(), 8)), type_text(pa.int64())
-    ('float[8]', 'int64')
+    >>> type_text(pa.list_(pa.float32(), 8)), type_text(pa.int64()), type_text(pa.uuid())
+    ('float[8]', 'int64', 'uuid')
     """
     if isinstance(data_type, pa.BaseExtensionType):
-        return str(data_type.extension_name).rpartition("lance.")[2].partition(".")[0]
+        name: str = data_type.extension_name
+        vendor, _, rest = name.partition(".")
+        return rest.partition(".")[0] if vendor in ("lance", "arrow") else name
     if pa.types.is_fixed_size_list(data_type):
         return f"{data_type.value_type}[{data_type.list_size}]"
     return str(data_type)

@@ -17,6 +17,9 @@ from lancelet.dataset.sql.errors import SqlError
 from lancelet.dataset.sql.prepared import Prepared, prepare, release
 from lancelet.errors import similar_names
 
+TABLES_HINT: Final = (
+    "Tables are datasets and data frames in variables of the caller, or entries of `tables`"
+)
 _WIDE: Final = frozenset({"HUGEINT", "UHUGEINT"})
 
 
@@ -88,7 +91,6 @@ def _sql_error(error: Exception, query: str, tables: Mapping[str, Any]) -> SqlEr
     if missing is not None:
         # DuckDB would suggest internal tables.
         message = (
-            f"{message.splitlines()[0]} Tables are datasets and data frames in variables of the "
-            f"caller, or entries of `tables`{similar_names(missing[1], sorted(tables))}"
+            f"{message.splitlines()[0]} {TABLES_HINT}{similar_names(missing[1], sorted(tables))}"
         )
     return SqlError(message, query=query, tables=sorted(tables))

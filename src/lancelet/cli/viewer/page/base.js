@@ -42,6 +42,7 @@ export function bytes(count) {
 }
 
 export const number = (count) => Number(count).toLocaleString("en");
+export const counted = (count, noun) => `${number(count)} ${noun}${Number(count) === 1 ? "" : "s"}`;
 export const moment = (text) => text.replace("T", " ").slice(0, 19) + "Z";
 
 // The state of a view is in the URL fragment (#view?...), which supports history and bookmarks.

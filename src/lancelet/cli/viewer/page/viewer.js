@@ -1,6 +1,6 @@
 // Each view is a function that fills <main>.
 
-import { $, abortReads, api, bytes, element, failed, faint, go, hash, moment, number, request, state } from "./base.js";
+import { $, abortReads, api, bytes, counted, element, failed, faint, go, hash, moment, number, request, state } from "./base.js";
 import { changedRows, grid, plain, planTree, rowContents, rowLabel } from "./values.js";
 import { completing, roving } from "./widgets.js";
 
@@ -196,6 +196,7 @@ const views = {
 
   async pages(show) {
     const found = await request("pages");
+    if (!found.pages.length) return show(element("p", {}, "The version has no pages."));
     const columns = new Map();
     for (const page of found.pages) columns.set(page.column, [...(columns.get(page.column) ?? []), page]);
     const total = found.pages.reduce((sum, page) => sum + page.bytes, 0) || 1;
@@ -206,7 +207,7 @@ const views = {
         element("div", { class: "map", "aria-hidden": "true", style: `width:${Math.max(2, share)}%` },
           pages.map((page) => element("span", { style: `flex:${page.bytes}` }))),
         element("p", { class: "faint" }, kinds.join("; ")),
-        element("details", {}, element("summary", {}, `${number(pages.length)} pages`),
+        element("details", {}, element("summary", {}, counted(pages.length, "page")),
           plain(["fragment", "page", "rows", "size", "encoding"], pages.slice(0, 500).map((page) => [page.fragment, page.page, page.rows, bytes(page.bytes), page.encoding]))));
     });
     show(parts, found.cut ? element("p", {}, "The list of pages is truncated.") : null);
@@ -222,7 +223,7 @@ const views = {
         try { out.replaceChildren(element("pre", {}, (await request("recall", { column: index.columns[0] })).text)); } catch (error) { out.replaceChildren(failed(error)); }
       } }, "Measure recall");
       return element("section", {}, element("h2", {}, `${index.name}: ${index.type} on ${index.columns.join(", ")}`),
-        element("p", {}, `${number(index.indexed_rows)} indexed rows, ${number(index.other_rows)} unindexed rows, ${index.segments} segments, ${bytes(index.bytes ?? 0)}`),
+        element("p", {}, `${number(index.indexed_rows)} indexed rows, ${number(index.other_rows)} unindexed rows, ${counted(index.segments, "segment")}, ${bytes(index.bytes ?? 0)}`),
         index.is_vector ? measure : null, out,
         element("details", {}, element("summary", {}, "Statistics"), factsOf(index.statistics)));
     }));
