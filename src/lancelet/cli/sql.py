@@ -89,8 +89,6 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         return f'{match[0][:start]}"{table}"'
 
     query = _PATH.sub(named, query)
-    if not query.strip():
-        raise InvalidInputError("the query is empty; pass a query such as SELECT ... FROM t.lance")
     tables = {name: dataset(uri, storage_options=options) for name, uri in uris.items()}
     try:
         rows = sql(query, tables=tables).to_table()

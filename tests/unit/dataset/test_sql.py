@@ -153,6 +153,17 @@ def test_a_table_that_is_not_there_is_answered_with_where_tables_come_from(datas
     assert "duckdb_" not in str(caught.value)
 
 
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_is_an_error(query: str) -> None:
+    with pytest.raises(SqlError, match="SELECT"):
+        lancelet.sql(query, tables={}).to_table()
+
+
+def test_a_file_in_a_query_is_an_error_with_the_call_that_reads_it() -> None:
+    with pytest.raises(SqlError, match=r"pyarrow\.dataset\.dataset\(path\)"):
+        lancelet.sql("SELECT * FROM 'a.csv'", tables={}).to_table()
+
+
 def test_wrong_sizes_are_rejected(dataset) -> None:
     builder = dataset.sql("SELECT 1")
     assert isinstance(builder, SqlQueryBuilder)

@@ -33,6 +33,8 @@ def run(
         UnsupportedError: If DuckDB is not installed.
     """
     duckdb = duckdb_module()
+    if not query.strip():
+        raise SqlError("the query is empty; pass a statement such as SELECT ... FROM table")
     try:
         prepared = prepare(query, tables)
     except duckdb.Error as error:
@@ -92,5 +94,10 @@ def _sql_error(error: Exception, query: str, tables: Mapping[str, Any]) -> SqlEr
         # DuckDB would suggest internal tables.
         message = (
             f"{message.splitlines()[0]} {TABLES_HINT}{similar_names(missing[1], sorted(tables))}"
+        )
+    elif "file system operations are disabled" in message:
+        message = (
+            f"{message}. Queries read tables and data frames only; open files first, for example "
+            "with pyarrow.dataset.dataset(path), or convert them with `lancelet convert`"
         )
     return SqlError(message, query=query, tables=sorted(tables))
