@@ -119,3 +119,20 @@ def test_other_values_of_a_batch_are_unchanged():
     assert found["sparse"] is sparse
     assert to_shared_storage({"text": "a"}) == {"text": "a"}
     assert to_shared_storage(torch.zeros(0)).shape == (0,)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.filterwarnings("ignore:.*quantiz")
+def test_layouts_of_tensors_are_kept():
+    images = torch.arange(120.0).reshape(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
+    part = torch.arange(12.0).reshape(3, 4)[:, 1:3]
+    found = to_shared_storage([images, nested, quantized, part, part.expand(2, 3, 2)])
+    assert torch.equal(found[0], images)
+    assert found[0].is_contiguous(memory_format=torch.channels_last)
+    assert found[1] is nested
+    assert found[2] is quantized
+    assert torch.equal(found[3], part)
+    assert torch.equal(found[4], part.expand(2, 3, 2))
+    assert found[0].untyped_storage().data_ptr() == found[4].untyped_storage().data_ptr()

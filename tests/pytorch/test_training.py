@@ -22,6 +22,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import lancelet
 from lancelet import training
 from lancelet.errors import InvalidInputError
+from lancelet.sampler import FullScanSampler
 from lancelet.torch.data import LanceDataset
 from lancelet.torch.tensors import to_tensor
 
@@ -416,6 +417,26 @@ def test_arguments_without_effect_on_a_plan_are_rejected(options):
     table = lancelet.write_dataset({"id": range(10)}, "memory://plan-arguments", mode="overwrite")
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         LanceDataset(table, 2, shuffle="rows", **options)
+
+
+@pytest.mark.parametrize("create", [None, lambda plan: training.windows(plan, 2)])
+@pytest.mark.parametrize(
+    "options",
+    [{"samples": 3}, {"sampler": FullScanSampler()}, {"shard_granularity": "batch"}],
+    ids=lambda each: next(iter(each)),
+)
+def test_arguments_without_effect_on_a_source_are_rejected(create, options):
+    table = lancelet.write_dataset({"id": range(10)}, "memory://source-options", mode="overwrite")
+    source = training.plan(table, shuffle="none")
+    with pytest.raises(InvalidInputError, match="created the plan"):
+        LanceDataset(source if create is None else create(source), 2, **options)
+
+
+def test_functions_that_create_tensors_require_a_plan():
+    table = lancelet.write_dataset({"id": range(10)}, "memory://source-tensors", mode="overwrite")
+    windows = training.windows(training.plan(table, shuffle="none"), 2)
+    with pytest.raises(InvalidInputError, match="to_tensor_fn requires a plan"):
+        LanceDataset(windows, 2, to_tensor_fn=lambda batch, **_: batch)
 
 
 def test_a_world_size_requires_a_rank():

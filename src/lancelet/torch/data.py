@@ -174,7 +174,16 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
                 dataset_options=dataset_options,
                 with_row_id=with_row_id or None,
                 cache=cache or None,
+                samples=samples or None,
+                sampler=sampler,
+                shard_granularity=shard_granularity,
             )
+            if not isinstance(source, Plan) and to_tensor_fn not in (None, to_tensor):
+                raise InvalidInputError(
+                    "to_tensor_fn requires a plan; convert batches of other sources with the "
+                    "`collate_fn` of the DataLoader",
+                    source=type(source).__name__,
+                )
             dataset, columns = first.dataset, first.columns
         self.dataset = (
             open_dataset(dataset, **(dataset_options or {}))

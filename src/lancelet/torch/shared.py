@@ -36,7 +36,9 @@ def to_shared_storage(batch: Any) -> Any:
 
 def _copied(torch: Any, tensor: Any, start: int, storage: Any) -> Any:
     view = torch.empty(0, dtype=tensor.dtype)
-    view.set_(storage, start // tensor.element_size(), tensor.shape)
+    # Channels-last images keep their layout; views of larger tensors become dense.
+    strides = torch.empty_like(tensor, device="meta").stride()
+    view.set_(storage, start // tensor.element_size(), tensor.shape, strides)
     view.copy_(tensor)
     return view
 
@@ -46,7 +48,8 @@ def _map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
     torch = require_torch()
     if type(value) is torch.Tensor:
         is_plain = value.device.type == "cpu" and value.layout == torch.strided
-        return function(value) if is_plain and not value.requires_grad else value
+        is_plain = is_plain and not (value.requires_grad or value.is_nested or value.is_quantized)
+        return function(value) if is_plain else value
     if type(value) is dict:
         return {name: _map_tensors(each, function) for name, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

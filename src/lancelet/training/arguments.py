@@ -16,6 +16,13 @@ def is_integer(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def check_booleans(**arguments: object) -> None:
+    """Raise for arguments that are not True or False."""
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(f"{name} must be True or False", found=value)
+
+
 def check_integers(*, allow_none: bool = False, **arguments: object) -> None:
     """Raise for arguments that are not integers."""
     for name, value in arguments.items():

@@ -296,12 +296,14 @@ def _ragged(name: str, values: Any, sizes: Sequence[int], split: ToBatches) -> l
     """Return the values of a column for each batch, and the offsets of rows."""
     numbers = offsets = None
     if isinstance(values, pa.Array) and not values.null_count:
-        if is_binary(values.type) or pa.types.is_string(values.type):
+        if is_binary(values.type) or _is_text(values.type):
             numbers, offsets = _bytes_and_offsets(values)
         elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
             offsets = np.asarray(values.offsets).astype(np.int64)
             items = values.values
-            numbers = None if items.null_count else numbers_of(items)[0]
+            if not items.null_count:
+                numbers, is_bfloat16 = numbers_of(items)
+                numbers = None if is_bfloat16 else numbers
     if numbers is None or offsets is None:
         raise InvalidInputError(
             "a ragged column must contain lists of numbers, binary values or strings without nulls",
@@ -314,6 +316,10 @@ def _ragged(name: str, values: Any, sizes: Sequence[int], split: ToBatches) -> l
         Ragged(part, split(offsets[first : last + 1] - offsets[first], [last + 1 - first])[0])
         for part, first, last in zip(parts, ends[:-1], ends[1:], strict=True)
     ]
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
 def _binary(values: pa.Array, form: str) -> list[Any]:
@@ -337,7 +343,8 @@ def _bytes_and_offsets(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return the bytes of binary values or strings, and the offset of each value and the end."""
     _, offsets, data = values.buffers()
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    is_large = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
+    width = np.int64 if is_large else np.int32
     ends = np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
     return np.frombuffer(data or b"", np.uint8), ends.astype(np.int64)
 

@@ -33,7 +33,7 @@ from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.file.pool import decoding_inline
 from lancelet.kernels import RecycledMemory, recycling
-from lancelet.training.arguments import check_integers, is_integer
+from lancelet.training.arguments import check_booleans, check_integers, is_integer
 from lancelet.training.convert import Converter, Form, ToBatches, Undecodable
 from lancelet.training.decoders import Decoder
 from lancelet.training.shuffle import Positions
@@ -146,7 +146,7 @@ class Loader:
 
     Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` returns the position
     after the yielded batches; loaders with any world size, batch size or number of threads can
-    resume from it. If an iteration is not exhausted, the next one continues it.
+    resume from it. If an iteration is not exhausted, the next one continues it, and ends it.
     """
 
     def __init__(
@@ -201,6 +201,7 @@ class Loader:
         check_integers(batch_size=batch_size, rank=rank, world_size=world_size, epoch=epoch)
         check_integers(prefetch_bytes=prefetch_bytes)
         check_integers(allow_none=True, num_threads=num_threads)
+        check_booleans(full_batches=full_batches, pin_memory=pin_memory)
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise InvalidInputError(
                 "batch_size must be at least 1, and rank must be less than world_size",
@@ -233,6 +234,7 @@ class Loader:
         self._finish: Callable[[Any], Any] | None = None
         self._resumed: tuple[int, ...] = ()
         self._memory = RecycledMemory(_RECYCLED_BYTES)
+        self._iterations = 0
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
@@ -374,7 +376,7 @@ class Loader:
 
         Raises:
             InvalidInputError: The state of one of several workers was loaded, and the batches are
-                now distributed differently.
+                now distributed differently; or another iteration has started.
         """
         if self._resumed and self._resumed != tuple(self._share()):
             raise InvalidInputError(
@@ -385,6 +387,9 @@ class Loader:
                 expected=self._share(),
             )
         epoch = self._epoch
+        at = epoch, self._position
+        self._iterations += 1
+        iteration = self._iterations
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
 
@@ -399,13 +404,22 @@ class Loader:
             self._prefetch_bytes,
             steps_max,
         ):
-            self._position = step.position
+            if iteration != self._iterations:
+                raise InvalidInputError(
+                    "another iteration of the loader has started; create a loader for each of "
+                    "several simultaneous iterations",
+                    iteration=iteration,
+                    started=self._iterations,
+                )
             self.skipped += skipped
-            if not self._count_steps(len(self._source) - step.position):
-                # Callers that count batches may not exhaust the iteration.
-                self.finish_epoch()
+            if at == (self._epoch, self._position):  # not moved during the iteration
+                self._position = step.position
+                if not self._count_steps(len(self._source) - step.position):
+                    # Callers that count batches may not exhaust the iteration.
+                    self.finish_epoch()
+                at = self._epoch, self._position
             yield batch
-        if self._epoch == epoch or (self._epoch, self._position) == (epoch + 1, 0):
+        if at == (self._epoch, self._position):
             self.move_to(epoch + 1, 0)
 
     def _steps(self) -> Iterator[Step]:

@@ -22,9 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
-from lancelet.training.arguments import check_integers
+from lancelet.training.arguments import ArgumentTypeError, check_integers
 from lancelet.training.loader import Loader, Source
+from lancelet.training.packing import PackedPlan
+from lancelet.training.plan import Plan
 from lancelet.training.shuffle import Positions, mixed_key, permuted
+from lancelet.training.windows import WindowPlan
 from lancelet.values import dataclass
 
 _BLOCK: Final = 1 << 16
@@ -191,10 +194,17 @@ def mix(
     """
     if not 0 < len(plans) <= 100:
         raise InvalidInputError("a mixture must have 1 to 100 plans", found=len(plans))
+    for each in plans:
+        if not isinstance(each, Plan | PackedPlan | WindowPlan | Mixture):
+            raise ArgumentTypeError(
+                "a mixture consists of results of `plan`, `pack`, `windows` or `mix`",
+                found=type(each).__name__,
+            )
     if weights is None:
         weights = [float(len(plan)) for plan in plans]
     schedule = dict(weights) if isinstance(weights, Mapping) else {0: weights}
     check_integers(seed=seed)
+    check_integers(allow_none=True, samples=samples)
     for start in schedule:
         check_integers(start=start)
     if not schedule or min(schedule) != 0:
@@ -222,7 +232,10 @@ def mix(
 
 def _counts(weights: Sequence[float], plans: int) -> tuple[int, ...]:
     """Return the samples of each plan in a block; at least one for positive weights."""
-    shares = np.array(list(map(float, weights)), np.float64)
+    shares = np.asarray(weights)
+    if shares.ndim != 1 or shares.dtype.kind not in "iuf":
+        raise ArgumentTypeError("weights must be numbers, one per plan", weights=weights)
+    shares = shares.astype(np.float64)
     if len(shares) != plans or not (np.isfinite(shares).all() and shares.min() >= 0 < shares.sum()):
         raise InvalidInputError(
             "weights must be non-negative numbers, one per plan", weights=shares.tolist()

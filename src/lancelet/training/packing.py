@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.errors import InvalidInputError
+from lancelet.training.arguments import check_integers
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
 from lancelet.training.shuffle import Positions
@@ -77,6 +78,8 @@ class PackedPlan:
         rows = self.plan.read(needed, epoch)[self.column].combine_chunks()
         offsets = np.asarray(rows.offsets).astype(np.int64)
         self._check_lengths(needed, np.diff(offsets), epoch)
+        if rows.flatten().null_count:
+            raise InvalidInputError("a sequence contains null", column=self.column)
         tokens = rows.values.to_numpy(zero_copy_only=False)
         starts = ends[sequences] - self.lengths_at(sequences, epoch)
         sample = np.repeat(np.arange(len(positions)), counts)
@@ -137,11 +140,19 @@ def pack(plan: Plan, column: str, length: int, *, lengths: str | None = None) ->
             column of sequences is scanned once.
 
     Raises:
-        InvalidInputError: The column is not a list, or has too few tokens for a sample.
+        InvalidInputError: The column does not contain lists of numbers or is not read by the plan,
+            or has too few tokens for a sample.
     """
+    check_integers(length=length)
     schema = plan.dataset.schema
-    if column not in schema.names or not _is_list(schema.field(column).type):
-        raise InvalidInputError("the column must be a list", column=column)
+    if column not in schema.names or not _is_list_of_numbers(schema.field(column).type):
+        raise InvalidInputError("the column must contain lists of numbers", column=column)
+    if column not in plan.columns:
+        raise InvalidInputError(
+            "the plan does not read the column; add it to the columns of the plan",
+            column=column,
+            columns=list(plan.columns),
+        )
     if length < 1:
         raise InvalidInputError("a sample must have at least one token", length=length)
     if lengths is not None and not (
@@ -171,8 +182,11 @@ def _lengths(plan: Plan, column: str, lengths: str | None) -> Positions:
     return counts if plan.rows is None else counts[plan.rows]
 
 
-def _is_list(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
+def _is_list_of_numbers(data_type: pa.DataType) -> bool:
+    if not (pa.types.is_list(data_type) or pa.types.is_large_list(data_type)):
+        return False
+    items = data_type.value_type
+    return bool(pa.types.is_integer(items) or pa.types.is_floating(items))
 
 
 def _ranges(starts: Positions, counts: Positions) -> Positions:

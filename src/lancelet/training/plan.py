@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lancelet.dataset import LanceDataset
 from lancelet.errors import InvalidInputError
 from lancelet.scan.take import StoredRows
-from lancelet.training.arguments import ArgumentTypeError, check_integers
+from lancelet.training.arguments import ArgumentTypeError, check_booleans, check_integers
 from lancelet.training.shuffle import (
     ByClumps,
     ByRows,
@@ -223,6 +223,7 @@ def plan(
         raise InvalidInputError("split_key, stratify_by and split_seed require splits and split")
     if columns is not None and not len(columns):
         raise InvalidInputError("columns is empty; name a column, or pass None for all columns")
+    chosen = None if row_ids is None else _row_ids(row_ids)
     # Writes move the object of the caller to a new version, but must not move the plan.
     dataset = copy(dataset)
     schema = dataset.scanner(columns=columns, limit=0).projected_schema
@@ -234,9 +235,8 @@ def plan(
     if filter is not None or row_ids is not None or split is not None or extra:
         extra = list(dict.fromkeys(extra))
         key_table = dataset.to_table(columns=["_rowoffset", "_rowid", *extra], filter=filter)
-    if key_table is not None and row_ids is not None:
-        row_id_array = pa.array(np.asarray(row_ids, np.uint64))
-        key_table = key_table.filter(pc.is_in(key_table["_rowid"], row_id_array))
+    if key_table is not None and chosen is not None:
+        key_table = key_table.filter(pc.is_in(key_table["_rowid"], pa.array(chosen)))
     if key_table is not None and split is not None and splits is not None:
         divided = key_table
         if stratify_by is not None:
@@ -266,7 +266,7 @@ def plan(
     else:
         order = ByClumps(_clumps(dataset, rows, count, shuffle, clump_size), seed)
     names = columns if isinstance(columns, Mapping) else tuple(schema.names)
-    ids = None if row_ids is None else _digest(np.unique(np.asarray(row_ids, np.uint64)))
+    ids = None if chosen is None else _digest(np.unique(chosen))
     parts = (splits and dict(splits), split, split_key, stratify_by, split_seed)
     order_options = (
         shuffle,
@@ -279,6 +279,13 @@ def plan(
     return Plan(
         dataset, names, blobs, order, rows, seed, repr((filter, ids, *parts, *order_options))
     )
+
+
+def _row_ids(row_ids: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    ids = np.asarray(row_ids)
+    if len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0):
+        raise ArgumentTypeError("row_ids must be integers of at least 0", found=ids[:8].tolist())
+    return ids.astype(np.uint64)
 
 
 def _is_contiguous(rows: Positions) -> bool:
@@ -297,8 +304,7 @@ def _check_order(
     """Raise if the arguments of the order are inconsistent."""
     if shuffle not in get_args(Shuffle):
         raise InvalidInputError("unknown shuffle", found=shuffle, expected=list(get_args(Shuffle)))
-    if not isinstance(replacement, bool):
-        raise ArgumentTypeError("replacement must be True or False", found=replacement)
+    check_booleans(replacement=replacement)
     if (shuffle == "clumps") != (clump_size is not None):
         raise InvalidInputError(
             "clump_size is required for shuffle='clumps', and only supported there"

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lancelet.errors import InvalidInputError
 from lancelet.torch.tensors import numbers_of
+from lancelet.training.arguments import check_integers
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
 from lancelet.training.shuffle import ByRows, InOrder, Positions
@@ -101,6 +102,7 @@ def windows(
     Raises:
         InvalidInputError: No window fits, or the plan has an unsupported order.
     """
+    check_integers(size=size, step=step)
     if size < 1 or step < 1:
         raise InvalidInputError("size and step must be at least 1", size=size, step=step)
     if not isinstance(plan.order, ByRows | InOrder):

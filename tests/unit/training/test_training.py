@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet import training
+from lancelet.arrow import bfloat16_array
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.training.loader import iter_steps
 from lancelet.training.shuffle import ByClumps, ByRows, mixed_key, permuted
@@ -562,6 +563,8 @@ def test_wrong_options_are_rejected(table, wrong):
         {"num_threads": 0},
         {"prefetch_bytes": -1},
         {"epoch": -1},
+        {"full_batches": "no"},
+        {"to": "torch", "pin_memory": "no"},
     ],
 )
 def test_wrong_options_of_loaders_are_rejected(table, wrong):
@@ -606,6 +609,9 @@ def test_numbers_in_order_are_loaded_without_pandas(tmp_path):
         {"clump_size": 2.5, "shuffle": "clumps"},
         {"columns": []},
         {"replacement": "yes"},
+        {"row_ids": [-1, 2]},
+        {"row_ids": [1.5]},
+        {"row_ids": ["1"]},
     ],
     ids=str,
 )
@@ -831,3 +837,72 @@ def test_callers_that_count_batches_get_every_epoch(table, options):
     loader.set_epoch(7)  # before the iteration ends
     assert list(steps) == []
     assert loader.epoch == 7
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda plan: training.mix([plan], samples=2.5),
+        lambda plan: training.mix([plan], samples="3"),
+        lambda plan: training.mix([plan], ["x"]),
+        lambda plan: training.mix([plan], 3),
+        lambda plan: training.mix([plan.dataset]),
+        lambda plan: training.pack(plan, "tokens", 2.5),
+        lambda plan: training.pack(plan, "words", 2),
+        lambda plan: training.pack(training.plan(plan.dataset, columns=["id"]), "tokens", 2),
+        lambda plan: training.windows(plan, 2.5),
+        lambda plan: training.windows(plan, 2, step=True),
+    ],
+    ids=range(10),
+)
+def test_arguments_of_mixtures_packs_and_windows_are_checked(create):
+    rows = {"id": range(10), "tokens": [[1, 2]] * 10, "words": [["a", "b"]] * 10}
+    dataset = lancelet.write_dataset(rows, "memory://training-sources", mode="overwrite")
+    with pytest.raises(InvalidInputError):
+        create(training.plan(dataset, shuffle="none"))
+
+
+def test_tokens_of_packs_are_not_null():
+    rows = {"tokens": [[1, 2], [3, None], [4, 5]]}
+    dataset = lancelet.write_dataset(rows, "memory://training-null-tokens", mode="overwrite")
+    packed = training.pack(training.plan(dataset, shuffle="none"), "tokens", 2)
+    with pytest.raises(InvalidInputError, match="contains null"):
+        list(packed.loader(1, to="numpy"))
+
+
+def test_large_strings_are_ragged_and_bfloat16_is_not():
+    text = pa.array(["a", "", "bcd"], pa.large_string())
+    lists = pa.ListArray.from_arrays([0, 1, 1, 3], bfloat16_array([1.0, 2.0, 3.0]))
+    rows = pa.table({"text": text, "numbers": lists})
+    dataset = lancelet.write_dataset(rows, "memory://training-ragged-types", mode="overwrite")
+    plan = training.plan(dataset, shuffle="none")
+    (batch,) = plan.loader(3, to="numpy", ragged=["text"])
+    assert bytes(batch["text"].values) == b"abcd"
+    assert batch["text"].offsets.tolist() == [0, 1, 1, 4]
+    with pytest.raises(InvalidInputError, match="ragged column"):
+        list(plan.loader(3, to="numpy", ragged=["numbers"]))
+
+
+def test_one_iteration_of_a_loader_at_a_time():
+    dataset = lancelet.write_dataset({"id": range(9)}, "memory://training-twice", mode="overwrite")
+    loader = training.plan(dataset, shuffle="none").loader(2)
+    first, second = iter(loader), iter(loader)
+    assert next(first)["id"].to_pylist() == [0, 1]
+    assert flat(ids(second)) == list(range(2, 9))
+    with pytest.raises(InvalidInputError, match="another iteration"):
+        next(first)
+    assert (loader.epoch, loader.position) == (1, 0)
+
+
+def test_a_loader_that_is_moved_during_an_iteration_continues_there():
+    dataset = lancelet.write_dataset({"id": range(9)}, "memory://training-moved", mode="overwrite")
+    loader = training.plan(dataset, shuffle="none").loader(2)
+    state = loader.state_dict()
+    for moved in (lambda: loader.set_epoch(5), lambda: loader.load_state_dict(state)):
+        steps = iter(loader)
+        next(steps)
+        moved()
+        before = loader.epoch
+        assert len(list(steps)) == 4
+        assert (loader.epoch, loader.position) == (before, 0)
+        assert flat(ids(loader)) == list(range(9))
