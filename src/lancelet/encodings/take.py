@@ -98,7 +98,7 @@ def _scatter_slices(chunks: Sequence[pa.Array], positions: Int64s) -> pa.Array |
         return vectors_of(data_type, data)
     if data_type in _OFFSETS:
         return _scatter_bytes(chunks, positions, _OFFSETS[data_type], 1)
-    if _is_list_of_numbers(data_type) and not any(_items_of(c).null_count for c in chunks):
+    if is_list_of_numbers(data_type) and not any(_items_of(c).null_count for c in chunks):
         offset = _OFFSETS[pa.binary() if pa.types.is_list(data_type) else pa.large_binary()]
         return _scatter_bytes(chunks, positions, offset, data_type.value_type.bit_width // 8)
     return None
@@ -174,9 +174,8 @@ def is_binary(data_type: pa.DataType) -> bool:
 
 def empty_bytes(size: int) -> Bytes:
     """Return uninitialized memory."""
-    recycled = kernels.recycled_memory()
-    if recycled is not None:
-        return recycled.empty(size)
+    if (recycled := kernels.recycled_bytes(size)) is not None:
+        return recycled
     # Malloc reuses memory freed by other threads; Arrow's pool requests new pages.
     buffer = pa.allocate_buffer(size, pa.system_memory_pool())
     return np.frombuffer(memoryview(buffer), np.uint8)
@@ -203,7 +202,8 @@ def vector_bytes(data_type: pa.DataType) -> int:
     return width if width >= _VECTOR_BYTES_MIN else 0
 
 
-def _is_list_of_numbers(data_type: pa.DataType) -> bool:
+def is_list_of_numbers(data_type: pa.DataType) -> bool:
+    """Return whether values are lists of integers or floating-point numbers."""
     is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
     return is_list and _is_number(data_type.value_type)
 

@@ -11,7 +11,7 @@ from lancelet.kernels.full_zip import ZipShape
 from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
-from lancelet.kernels.recycled import RecycledMemory, recycled_memory, recycling
+from lancelet.kernels.recycled import RecycledMemory, recycled_bytes, recycling
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,
@@ -43,7 +43,7 @@ __all__ = [
     "ZipShape",
     "backend",
     "instruction_sets",
-    "recycled_memory",
+    "recycled_bytes",
     "recycling",
     "use_instruction_set",
     "zstd_compress_chunks",

@@ -14,12 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from lancelet.buffers import Bytes
 
+_SIZE_MIN: Final = 64 * 1024
 _local = threading.local()
 
 
@@ -89,6 +90,12 @@ def recycled_memory() -> RecycledMemory | None:
     """Return the memory of this thread, or None if arrays are allocated as usual."""
     memory: RecycledMemory | None = getattr(_local, "memory", None)
     return memory
+
+
+def recycled_bytes(size: int) -> Bytes | None:
+    """Return uninitialized recycled memory; None for small sizes or outside of `recycling`."""
+    memory = recycled_memory() if size >= _SIZE_MIN else None
+    return None if memory is None else memory.empty(size)
 
 
 def _size_class(size: int) -> int:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import compress, pairwise
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,12 @@ import pyarrow as pa
 
 from lancelet.encodings.take import is_binary
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.kernels import recycled_memory
+from lancelet.kernels import recycled_bytes
 from lancelet.scan.take import StoredRows
 from lancelet.torch.tensors import numbers_of, parts_of, shared_tensor
 from lancelet.training.decoders import decoder_of
 from lancelet.values import dataclass
 
-_RECYCLED_BYTES_MIN: Final = 64 * 1024
 Form = Literal["arrow", "numpy", "torch", "jax"]
 ToBatches = Callable[[Any, Sequence[int]], Sequence[Any]]
 """Converts rows to batches of the given sizes."""
@@ -398,10 +397,10 @@ def _split_owned(values: Any, sizes: Sequence[int]) -> Sequence[Any]:
 
 
 def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    recycled = recycled_memory()
-    if recycled is None or values.nbytes < _RECYCLED_BYTES_MIN:
+    recycled = recycled_bytes(values.nbytes)
+    if recycled is None:
         return values.copy()
-    copy: npt.NDArray[Any] = recycled.empty(values.nbytes).view(values.dtype).reshape(values.shape)
+    copy: npt.NDArray[Any] = recycled.view(values.dtype).reshape(values.shape)
     copy[...] = values
     return copy
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.take import is_list_of_numbers
 from lancelet.errors import InvalidInputError
 from lancelet.training.arguments import check_integers
 from lancelet.training.loader import Loader
@@ -145,7 +146,7 @@ def pack(plan: Plan, column: str, length: int, *, lengths: str | None = None) ->
     """
     check_integers(length=length)
     schema = plan.dataset.schema
-    if column not in schema.names or not _is_list_of_numbers(schema.field(column).type):
+    if column not in schema.names or not is_list_of_numbers(schema.field(column).type):
         raise InvalidInputError("the column must contain lists of numbers", column=column)
     if column not in plan.columns:
         raise InvalidInputError(
@@ -180,13 +181,6 @@ def _lengths(plan: Plan, column: str, lengths: str | None) -> Positions:
             "lengths of sequences must be at least 0", column=lengths, found=int(counts.min())
         )
     return counts if plan.rows is None else counts[plan.rows]
-
-
-def _is_list_of_numbers(data_type: pa.DataType) -> bool:
-    if not (pa.types.is_list(data_type) or pa.types.is_large_list(data_type)):
-        return False
-    items = data_type.value_type
-    return bool(pa.types.is_integer(items) or pa.types.is_floating(items))
 
 
 def _ranges(starts: Positions, counts: Positions) -> Positions:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
-from lancelet.kernels.recycled import recycled_memory
+from lancelet.kernels.recycled import recycled_bytes
 
 _POOL_FROM_BYTES: Final = 64 * 1024
 
@@ -23,8 +23,8 @@ def empty(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     size = count * dtype.itemsize
     if size < _POOL_FROM_BYTES:
         return np.empty(count, dtype)
-    if (recycled := recycled_memory()) is not None:
-        values: npt.NDArray[Any] = recycled.empty(size).view(dtype)
+    if (recycled := recycled_bytes(size)) is not None:
+        values: npt.NDArray[Any] = recycled.view(dtype)
         return values
     array: npt.NDArray[Any] = np.frombuffer(memoryview(pa.allocate_buffer(size)), dtype)
     return array
