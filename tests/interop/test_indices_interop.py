@@ -109,6 +109,14 @@ def has_contradicting_lists(predicate):
     )
 
 
+def negates_is_true(predicate):
+    """Whether the reference would omit null rows, as in `NOT (b IS TRUE)` with any index on b."""
+    return any(
+        isinstance(node, ex.Not) and any(isinstance(inner, ex.IsTrue) for inner in walk(node))
+        for node in walk(predicate)
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 @given(predicate=PREDICATES)
 def test_indices_change_no_answer_of_ours(indexed, case, predicate):
@@ -124,6 +132,7 @@ def test_indices_change_no_answer_of_ours(indexed, case, predicate):
 @given(predicate=PREDICATES)
 def test_the_reference_answers_through_our_indices(indexed, case, predicate):
     assume(not has_contradicting_lists(predicate))
+    assume(not negates_is_true(predicate))
     table = indexed(case)
     text = str(predicate)
     try:

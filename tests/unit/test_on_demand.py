@@ -184,9 +184,11 @@ def test_garbage_is_collected_after_imports_if_it_was_before(collects):
         del node
         {"gc.enable()" if collects else "gc.disable()"}
         lancelet.dataset
-        print(gc.isenabled(), gc.get_freeze_count(), gc.collect() > 0, seen())
+        print(gc.isenabled(), gc.get_freeze_count())
+        gc.collect()
+        print(seen())
     """
-    assert run(textwrap.dedent(program)).strip() == f"{collects} 0 True None"
+    assert run(textwrap.dedent(program)).split() == [str(collects), "0", "None"]
 
 
 FORKED = """
