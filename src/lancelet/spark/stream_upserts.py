@@ -25,44 +25,32 @@ from lancelet.change.merge.key_passes import KeyPasses
 from lancelet.change.merge.prepared_source import KeyRanges
 from lancelet.change.merge.spec import MergeSpec
 from lancelet.change.moved_rows import rows_by_fragment
-from lancelet.change.publish import Retries, publish, with_retries
+from lancelet.change.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.encodings.take import filter_batch
-from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update, UpdateMode
-from lancelet.format.schema import Schema
-from lancelet.spark.staged import columns_of, repeated_keys_error, staged_rows
+from lancelet.spark.staged import StagedRows
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass, replace
+from lancelet.values import replace
 
 UPSERT_RETRIES: Final = Retries(max_retries=20, seconds=300.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StagedRows:
-    """Rows that tasks have written to fragments, and the columns that identify a row."""
-
-    schema: Schema
-    fragments: tuple[Fragment, ...]
-    on: tuple[str, ...]
-
-    def has_all_values(self, snapshot: Snapshot) -> bool:
-        """Return whether no value of the old rows is needed, neither a column nor a row id."""
-        is_whole = set(self.schema.fields) == set(snapshot.schema.fields)
-        return is_whole and not snapshot.manifest.uses_stable_row_ids
-
-
-def upsert_fragments(snapshot: Snapshot, staged: StagedRows, committing: CommitOptions) -> bool:
+def upsert_fragments(
+    snapshot: Snapshot,
+    staged: StagedRows,
+    committing: CommitOptions,
+    properties: CommitProperties,
+) -> bool:
     """Add fragments, and delete the rows with the same keys, in one version.
 
     Returns False, without a commit, if the rows need values of the table, or if several rows of the
     table have the same key.
     """
     key = KeyColumns.of(snapshot.schema, staged.on)
-    names = columns_of(key)
     ranges = KeyRanges(key)
     with closing(KeyPasses(MergeSpec(on=staged.on).memory_limit)) as keys:
-        for batch in staged_rows(snapshot, staged.schema, staged.fragments, columns=names):
+        for batch in staged.keys(snapshot, key):
             columns = key.of_rows(batch)
             keys.add(Keys.of(columns, with_span=True))
             ranges.add(columns)
@@ -73,7 +61,7 @@ def upsert_fragments(snapshot: Snapshot, staged: StagedRows, committing: CommitO
                 return False
             joined = join(current, key, keys, steps)
             if len(joined.repeated):
-                raise repeated_keys_error(staged.on, len(joined.repeated))
+                raise staged.repeated_keys_error(len(joined.repeated))
             matched = joined.matches.rows
             if (matched[1:] == matched[:-1]).any():
                 return False
@@ -81,7 +69,7 @@ def upsert_fragments(snapshot: Snapshot, staged: StagedRows, committing: CommitO
             inserted[matched] = False
             added = InsertedKeys(key)
             start = 0
-            for batch in staged_rows(current, staged.schema, staged.fragments, columns=names):
+            for batch in staged.keys(current, key):
                 added.add(filter_batch(batch, inserted[start : start + batch.num_rows]))
                 start += batch.num_rows
             affected = rows_by_fragment(joined.matches.addresses)
@@ -95,7 +83,8 @@ def upsert_fragments(snapshot: Snapshot, staged: StagedRows, committing: CommitO
                 inserted_rows=added.filter(),
             )
             check = keys_are_new(current, key, keys, steps, inserted)
-            publish(current, operation, replace(committing, affected=affected, keys_are_new=check))
+            options = replace(committing, affected=affected, keys_are_new=check)
+            publish(current, operation, options, properties)
             return True
 
         return with_retries(snapshot, attempt, UPSERT_RETRIES)

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from lancelet import memwal as mem_wal
 from lancelet.change.merge.execute import merge_rows
+from lancelet.change.merge.key_columns import KeyColumns
 from lancelet.change.merge.spec import Matched, MergeSpec
 from lancelet.change.rows import RowStream
 from lancelet.errors import (
@@ -47,8 +48,8 @@ from lancelet.spark.files import (
     write_task,
 )
 from lancelet.spark.options import WriteSettings
-from lancelet.spark.staged import check_distinct, staged_rows
-from lancelet.spark.stream_upserts import UPSERT_RETRIES, StagedRows, upsert_fragments
+from lancelet.spark.staged import StagedRows
+from lancelet.spark.stream_upserts import UPSERT_RETRIES, upsert_fragments
 from lancelet.spark.types import has_collation
 from lancelet.spark.writer import Written, fragments_of, uncommitted_of
 from lancelet.table.commit import CommitOptions
@@ -104,6 +105,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         keys = settings.upsert_on
         if settings.log and latest is not None:
             keys = tuple(field.name for field in latest.schema.primary_key)
+        KeyColumns.of(plan.schema, keys)  # Raises before any task if the batch lacks a key.
         _refuse_collations(plan.arrow, keys)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
         stream_id = settings.stream_id or checkpoint_id(options)
@@ -143,33 +145,39 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         if not fragments:
             return
         options = CommitOptions(watermark=watermark, checks_files=True)
+        properties = replace(self.publication, watermark=watermark).commit_properties
         staged = StagedRows(self.plan.schema, fragments, self.upsert_on)
-        if staged.has_all_values(latest) and upsert_fragments(latest, staged, options):
+        if staged.has_all_values(latest) and upsert_fragments(latest, staged, options, properties):
             return
-        check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
-        spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
-        rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
-        merge_rows(latest, rows, spec, retries=UPSERT_RETRIES, options=options)
+        staged.check_distinct(latest)
+        merge_rows(
+            latest,
+            staged.rows(latest),
+            MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True),
+            retries=UPSERT_RETRIES,
+            options=options,
+            properties=properties,
+        )
         delete_files(self.plan, fragments)
 
     def _log(self, latest: Snapshot, fragments: tuple[Fragment, ...], number: int) -> None:
         keys = tuple(field.name for field in latest.schema.primary_key)
-        check_distinct(latest, self.plan.schema, fragments, keys)
-        batches = staged_rows(latest, self.plan.schema, fragments) if fragments else iter(())
-        parts = _in_parts(batches, self.plan.arrow)
+        staged = StagedRows(self.plan.schema, fragments, keys)
+        staged.check_distinct(latest)
+        parts = _in_parts(staged.rows(latest))
         mem_wal.ingest.log_parts(latest, parts, self.stream_id, number)
         delete_files(self.plan, fragments)
 
 
-def _in_parts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def _in_parts(rows: RowStream) -> Iterator[pa.Table]:
     """Yield tables of limited size, at least one."""
     part: list[pa.RecordBatch] = []
-    for batch in batches:
+    for batch in rows.batches:
         part.append(batch)
         if sum(each.nbytes for each in part) >= _LOG_PART_BYTES:
-            yield pa.Table.from_batches(part, schema)
+            yield pa.Table.from_batches(part, rows.schema)
             part = []
-    yield pa.Table.from_batches(part, schema)
+    yield pa.Table.from_batches(part, rows.schema)
 
 
 def _refuse_collations(schema: pa.Schema, keys: Sequence[str]) -> None:

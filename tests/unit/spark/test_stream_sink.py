@@ -1,6 +1,7 @@
 """The streaming sink as called by Spark: repeated batches are written once."""
 
 import json
+import random
 from pathlib import Path
 
 import lance
@@ -203,6 +204,97 @@ def test_upserts_beside_a_concurrent_insert_of_the_same_key(tmp_path):
     assert found == {"id": [1, 2], "name": ["b", "b"]}
 
 
+@pytest.mark.parametrize("stable", ["false", "true"])
+def test_null_keys_match_no_row(tmp_path, stable):
+    stream = Stream(tmp_path, upsert_on="id", enable_stable_row_ids=stable)
+    stream.send(0, rows(None, None, 1))
+    stream.send(1, rows(None, 1, name="b"))
+    stream.send(1, rows(None, 1, name="c"))
+    found = lance.dataset(stream.uri).to_table()
+    assert sorted(found["name"].to_pylist()) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("names", [["id"], ["other", "name"], ["s.k"]])
+def test_keys_that_a_batch_lacks_are_rejected_before_the_table_is_created(tmp_path, names):
+    stream = Stream(tmp_path, upsert_on=",".join(names))
+    with pytest.raises(InvalidInputError, match=f"'{names[0]}' does not exist"):
+        stream.writer(pa.schema([("name", pa.string())]))
+    assert not Path(stream.uri).exists()
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_batches_whose_columns_have_another_order_than_the_table(tmp_path, stable):
+    stream = Stream(tmp_path, upsert_on="id")
+    made = rows(1, 2).append_column("n", [[7, 8]])
+    lancelet.write_dataset(made, stream.uri, enable_stable_row_ids=stable)
+    stream.send(0, rows(2, 3, name="b").select(["name", "id"]))
+    found = lance.dataset(stream.uri).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3], "name": ["a", "b", "b"], "n": [7, 8, None]}
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_upserts_of_blobs_and_some_other_columns(tmp_path, version):
+    stream = Stream(tmp_path, upsert_on="id")
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    schema = pa.schema([("id", pa.int64()), blob, ("n", pa.int64())])
+    made = pa.table([[1, 2, 3], [b"x", None, b"old"], [1, 2, 3]], schema=schema)
+    lancelet.write_dataset(made, stream.uri, data_storage_version=version)
+    stream.send(0, pa.table({"b": pa.array([None, b"y", b""], pa.binary()), "id": [1, 2, 4]}))
+    found = lancelet.dataset(stream.uri)
+    assert found.to_table(columns=["id", "n"]).sort_by("id")["n"].to_pylist() == [1, 2, 3, None]
+    ids = found.to_table(columns=["id"])["id"].to_pylist()
+    blobs = found.take_blobs("b", indices=list(range(4)))
+    values = {
+        key: None if each is None else each.readall() for key, each in zip(ids, blobs, strict=True)
+    }
+    assert values == {1: None, 2: b"y", 3: b"old", 4: b""}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_upserts_match_a_plain_model(tmp_path, seed):
+    """Batches of any columns in any order, sent again, beside others and after compactions."""
+    chance = random.Random(seed)
+    schema = pa.schema(
+        [("k", pa.int64()), ("j", pa.string()), ("v", pa.int64()), ("w", pa.int64())]
+    )
+    options = {"upsert_on": "k, j", "enable_stable_row_ids": ["false", "true"][seed % 2]}
+    stream, other = Stream(tmp_path, **options), Stream(tmp_path, stream_id="other", **options)
+    expected = []
+
+    def batch(columns):
+        keys = list({(chance.choice([None, *range(6)]), chance.choice("xy")) for _ in range(5)})
+        made = pa.table([[key[0] for key in keys], [key[1] for key in keys]], names=["k", "j"])
+        for name in columns:
+            made = made.append_column(name, [[chance.randrange(99) for _ in keys]])
+        return made.cast(pa.schema([schema.field(name) for name in made.column_names]))
+
+    def put(given):
+        for row in given.to_pylist():
+            same = [old for old in expected if (row["k"], row["j"]) == (old["k"], old["j"])]
+            if not same or row["k"] is None:
+                expected.append(dict.fromkeys(schema.names) | row)
+            for old in same if row["k"] is not None else ():
+                old.update(row)
+
+    for number in range(6):
+        given = batch(["v", "w"][: 2 if number == 0 else chance.randint(0, 2)])
+        given = given.select(chance.sample(given.column_names, given.num_columns))
+        cut = chance.randint(0, given.num_rows)
+        messages = stream.run_tasks(given.slice(0, cut), given.slice(cut))
+        if number and chance.random() < 0.5:
+            beside = batch(["w", "v"])
+            other.send(number, beside)
+            put(beside)
+        stream.writer(given.schema).commit(messages, number)
+        put(given)
+        if chance.random() < 0.3:
+            stream.send(number, given)
+        if chance.random() < 0.3:
+            lancelet.dataset(stream.uri).optimize.compact_files()
+        found = lance.dataset(stream.uri).to_table().select(schema.names).to_pylist()
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
 @pytest.mark.parametrize("options", [{}, {"upsert_on": "id"}], ids=["append", "upsert"])
 def test_an_abort_after_a_commit_keeps_the_committed_files(tmp_path, options):
     stream = Stream(tmp_path, **options)
@@ -247,6 +339,16 @@ def test_a_stream_does_not_replace_rows_by_a_condition(tmp_path):
         Stream(tmp_path, replaceWhere="id > 1").writer(rows(1).schema)
 
 
+@pytest.mark.parametrize("stable", ["false", "true"])
+def test_upserts_record_their_batch_and_message(tmp_path, stable):
+    stream = Stream(tmp_path, upsert_on="id", userMetadata="x", enable_stable_row_ids=stable)
+    stream.send(0, rows(1))
+    stream.send(1, rows(1, 2))
+    recorded = lancelet.dataset(stream.uri).snapshot.transaction.properties
+    expected = {"lancelet.stream": ID, "lancelet.batch": "1", "__lance_commit_message": "x"}
+    assert recorded == expected
+
+
 def test_the_transaction_records_its_batch(stream):
     stream.send(3, rows(1))
     import lancelet
@@ -279,6 +381,14 @@ def test_batches_go_to_the_log_once_and_leave_no_files(tmp_path):
     found = LsmScanner.fresh(made).to_table()
     names = dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True))
     assert names == {1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+def test_columns_for_the_log_in_another_order_than_those_of_the_table(tmp_path):
+    stream, made = logged(tmp_path)
+    made.initialize_mem_wal(bucket_column="id", num_buckets=2)
+    stream.send(0, rows(7, name="b").select(["name", "id"]))
+    found = LsmScanner.fresh(lancelet.dataset(stream.uri)).to_table()
+    assert {"id": 7, "name": "b"} in found.select(["id", "name"]).to_pylist()
 
 
 def test_a_batch_for_the_log_has_each_key_once(tmp_path):

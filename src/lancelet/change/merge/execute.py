@@ -39,7 +39,7 @@ from lancelet.change.moved_rows import (
     write_rows,
 )
 from lancelet.change.progress import report
-from lancelet.change.publish import Retries, publish, with_retries
+from lancelet.change.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.change.rows import RowStream
 from lancelet.encodings.take import filter_batch
 from lancelet.expr.scan_types import scan_type
@@ -85,6 +85,7 @@ def merge_rows(
     *,
     retries: Retries | None = None,
     options: CommitOptions | None = None,
+    properties: CommitProperties | None = None,
 ) -> Merged:
     """Merge rows into the latest version."""
     spec.check()
@@ -104,7 +105,7 @@ def merge_rows(
                 keys_are_new=done.keys_are_new,
                 sync=lazy.location.store.flush,
             )
-            published = publish(current, done.operation, committing)
+            published = publish(current, done.operation, committing, properties)
             return Merged(published, replace(done.statistics, num_attempts=attempts))
 
         return with_retries(snapshot, attempt, retries or Retries())
