@@ -244,7 +244,7 @@ def take_cases(files: dict[str, Files]) -> Iterator[tuple[str, dict[str, Work]]]
 
 def _columns_text(files: Files, columns: tuple[str, ...]) -> str:
     total = files.table.num_columns
-    return f"{len(columns)} of {total} columns" if total > 1 else "one column"
+    return columns[0] if len(columns) == 1 else f"{len(columns)} of {total} columns"
 
 
 def _timed(name: str, works: dict[str, Work]) -> dict[str, dict[str, float]]:

@@ -74,9 +74,9 @@ class LanceReader(DataSourceReader):
         """Return one partition per task."""
         return [TaskPartition(task) for task in self.tasks]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task; without tasks, Spark passes an empty partition."""
-        if partition.value is None:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a task; without tasks, Spark passes an empty partition or None."""
+        if partition is None or partition.value is None:
             return iter(())
         return run_scan(partition.value, self.schema)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 import lancelet
 from lancelet.io.wrapped import WrappedStore
@@ -96,3 +96,10 @@ def test_requests_do_not_grow_with_the_number_of_rows(tmp_path, counter, work):
         found.append(counter.requests - before)
     small, large = found
     assert large <= small * 2
+
+
+def test_a_reader_without_tasks_is_given_no_partition():
+    """Spark passes an empty partition, and its release 4.1 passes None."""
+    reader = LanceReader((), pa.schema([("x", pa.int64())]))
+    assert list(reader.read(InputPartition(None))) == []
+    assert list(reader.read(None)) == []
