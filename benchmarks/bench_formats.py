@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import vortex
 import vortex.expr
-from compare import Timing, machine, measure
+from compare import Timing, commit, machine, measure
 
 import lancelet
 
@@ -149,7 +147,7 @@ def main() -> None:
             print(f"{group:<44}{OURS:>10}" + "".join(f"{each:>10}" for each in OTHERS))
             cases = {name: _timed(name, works) for name, works in GROUPS[group](files)}
             saved["groups"][group] = {
-                "commit": _commit(),
+                "commit": commit(),
                 "machine": machine(),
                 "scale": arguments.scale,
                 "cases": cases,
@@ -265,14 +263,6 @@ def _timed(name: str, works: dict[str, Work]) -> dict[str, dict[str, float]]:
     others = (medians[each]["wall_ms"] / wall if each in medians else np.nan for each in OTHERS)
     print(f"{name:<44}{wall:>10.2f}" + "".join(f"{ratio:>9.2f}x" for ratio in others), flush=True)
     return medians
-
-
-def _commit() -> str:
-    git = shutil.which("git")
-    if git is None:
-        return "unknown"
-    called = [git, "-C", os.fspath(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(called, capture_output=True, text=True, check=True).stdout.strip()
 
 
 _column = vortex.expr.column

@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tpch
-from compare import machine
+from compare import commit, machine
 from pyspark.sql import DataFrame, SparkSession
 
 import lancelet
@@ -80,7 +79,7 @@ def main() -> None:
                     continue
                 mine, other = in_turn(ours, theirs, arguments.rounds)
                 case = {"name": name, "lance": mine, "parquet": other, "target": target}
-                found[name] = case | {"commit": _commit(), "rounds": arguments.rounds}
+                found[name] = case | {"commit": commit(), "rounds": arguments.rounds}
                 ratios = [a / max(b, 1e-3) for a, b in zip(mine, other, strict=True)]
                 print(
                     f"{name:<36}{mine[1]:>9.2f}{other[1]:>9.2f}{ratios[1]:>8.2f}{target:>8.2f}"
@@ -103,11 +102,6 @@ def earlier(group: str, scale: float, folder: Path) -> dict[str, dict[str, objec
     path = folder / f"spark-{group}.json"
     run = json.loads(path.read_text()) if path.exists() else {"scale": None}
     return {case["name"]: case for case in run["spark_cases"]} if run["scale"] == scale else {}
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def in_turn(

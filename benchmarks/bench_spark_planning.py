@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
-import subprocess
 import tempfile
 import threading
 import time
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from compare import machine
+from compare import commit, machine
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import lancelet
@@ -74,9 +73,7 @@ def main() -> None:
             for rows in (arguments.rows // 100, arguments.rows // 10, arguments.rows)
             for case in requests(f"{folder}/rows{rows}", rows)
         ]
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    run = {"machine": machine(), "commit": commit, "cases": []}
+    run = {"machine": machine(), "commit": commit(), "cases": []}
     text = json.dumps({**run, "planned": planned, "counted": counted}, indent=2)
     (arguments.save / "spark-planning.json").write_text(text + "\n")
 

@@ -58,7 +58,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from compare import save
+from compare import commit, save
 from torch.utils.data import DataLoader, Dataset
 
 SHAPES: Final = {
@@ -521,7 +521,7 @@ def main() -> None:
         gc.collect()
         os._exit(0)  # threads of stopped loaders may abort the interpreter
     saved = Path(__file__).parent / "results"
-    extra = {"scale": chosen.scale, "seconds": chosen.seconds, "commit": _commit()}
+    extra = {"scale": chosen.scale, "seconds": chosen.seconds, "commit": commit()}
     results = _earlier_results(saved / "training.json", chosen.scale)
     with tempfile.TemporaryDirectory() as scratch:
         for shape in chosen.only:
@@ -558,13 +558,6 @@ def _loaders(chosen: Sequence[str], shape: str, order: str, workers: int) -> lis
         and not (loader == "lancelet ragged" and (shape != "images" or workers))
         and not (loader == "ray" and not workers)  # all its work is in other processes
     ]
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short=8", "HEAD"]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=_ROOT
-    ).stdout.strip()
 
 
 def _earlier_results(file: Path, scale: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -128,6 +129,12 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "load_average": os.getloadavg(),
     }
+
+
+def commit() -> str:
+    """Return the commit of the working tree."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def save(suite: str, comparisons: list[Comparison], extra: dict[str, object], folder: Path) -> Path:

@@ -125,13 +125,17 @@ class RowEstimator:
         return [field for step in steps for field in step.fields]
 
     @property
+    def rows_certain(self) -> int:
+        """The number of examined rows that pass the filter by their statistics."""
+        return sum(len(each) for each in self.slices if each.is_certain)
+
+    @property
     def rows_passing(self) -> float:
         """Estimated number of examined rows that pass the filter."""
         if not self.plan.is_filtered:
             return float(sum(map(len, self.slices)))
-        certain = sum(len(each) for each in self.slices if each.is_certain)
         others = [each for each in self.slices if not each.is_certain]
-        return certain + sum(map(len, others)) * self.share(self.undecided, others)
+        return self.rows_certain + sum(map(len, others)) * self.share(self.undecided, others)
 
     def share(self, expressions: Iterable[Expression], slices: Sequence[RowSlice]) -> float:
         """Return the estimated share of rows of slices that satisfy all expressions.

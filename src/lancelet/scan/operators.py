@@ -222,10 +222,9 @@ class FilterRows(Operator):
         if not self.late_fields:
             return NO_READS
         late_slices = self.stepwise_slices
-        certain = sum(len(each) for each in self.slices if each.is_certain)
-        others = sum(map(len, self.slices)) - certain
+        others = sum(map(len, self.slices)) - self.rows_certain
         share = sum(map(len, late_slices)) / max(1, others)
-        rows = rounded_up((self.rows_passing - certain) * share)
+        rows = rounded_up((self.rows_passing - self.rows_certain) * share)
         return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=late_slices)
 
     def _own_steps(self) -> Iterator[Step]:

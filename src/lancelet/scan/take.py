@@ -182,15 +182,10 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> St
         (FragmentSource(snapshot, snapshot.fragments.by_id(number), with_deleted=False), within)
         for number, within in offsets_by_fragment(addresses).items()
     ]
-    ordered = {} if positions is None else _ordered_columns(projection, tasks, positions)
-    rest = projection.without(ordered) if ordered else projection
     few = len(tasks) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
-    batches: list[pa.RecordBatch] = []
-    if rest.columns or not ordered:
-        waits = waits_for_storage(snapshot)
-        batches += map_ordered(partial(take_of_source, rest), tasks, waits=waits, few=few)
-    schema = projection.schema if ordered else batches[0].schema
-    return StoredRows(schema, batches, positions, ordered)
+    return _stored_of_tasks(
+        projection, tasks, positions, waits=waits_for_storage(snapshot), few=few
+    )
 
 
 def _stored_of_source(
@@ -201,13 +196,25 @@ def _stored_of_source(
     if positions is None:
         batch = take_of_source(projection, (source, offsets))
         return StoredRows(batch.schema, [batch], None)
-    task = source, offsets[positions]
-    ordered = _ordered_columns(projection, [task], positions)
+    return _stored_of_tasks(projection, [(source, offsets[positions])], positions, waits=False)
+
+
+def _stored_of_tasks(
+    projection: Projection,
+    tasks: Sequence[tuple[FragmentSource, Int64s]],
+    positions: Int64s | None,
+    *,
+    waits: bool,
+    few: int = PARALLEL_TASKS_MIN,
+) -> StoredRows:
+    """Read the rows of each fragment, in storage order."""
+    ordered = {} if positions is None else _ordered_columns(projection, tasks, positions)
     rest = projection.without(ordered) if ordered else projection
-    batches = [take_of_source(rest, task)] if rest.columns or not ordered else []
-    return StoredRows(
-        projection.schema if ordered else batches[0].schema, batches, positions, ordered
-    )
+    batches: list[pa.RecordBatch] = []
+    if rest.columns or not ordered:
+        batches += map_ordered(partial(take_of_source, rest), tasks, waits=waits, few=few)
+    schema = projection.schema if ordered else batches[0].schema
+    return StoredRows(schema, batches, positions, ordered)
 
 
 def _ordered_columns(

@@ -22,9 +22,10 @@ from lancelet.io.spill_folder import SpillFolder
 from lancelet.values import dataclass
 
 _FILES: Final = 64
-_INDEX_FACTOR: Final = 8
-"""The share of the memory limit for the keys of a pass. Their index and the pairs that a pass finds
-take four times as much, and the rows of the source a quarter of the limit."""
+_KEYS_PART: Final = 8
+"""The keys of a pass take this part of the memory limit; their index and the pairs that are found
+take about four times as much.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ class KeyPasses:
     def __init__(self, memory_limit: int) -> None:
         """Hold keys in memory as long as their index fits into the memory limit."""
         self.num_rows = 0
-        self._most = max(memory_limit // _INDEX_FACTOR, 1)
+        self._most = max(memory_limit // _KEYS_PART, 1)
         self._buffered: list[Keys] = []
         self._bytes = 0
         self._files: _Files | None = None

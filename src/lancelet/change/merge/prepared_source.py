@@ -30,6 +30,8 @@ from lancelet.format.schema import Schema
 from lancelet.scan.plan import FilterStep
 from lancelet.values import dataclass, replace
 
+_ROWS_PART: Final = 4
+"""Source rows in memory take up to this part of the memory limit."""
 _FEW: Final = 4096
 """The maximum number of distinct keys that are compared individually with the range of a zone."""
 
@@ -64,7 +66,7 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
         keys.add(Keys.of(columns, with_span=True))
         ranges.add(columns)
 
-    limit = None if stream.is_in_memory else spec.memory_limit // 4
+    limit = None if stream.is_in_memory else spec.memory_limit // _ROWS_PART
     with (
         closing(keys),
         SourceRows.read(stream, memory_limit=limit, watch=watch) as rows,

@@ -76,20 +76,20 @@ class FragmentSource:
         """Return the visible row offsets within `rows`, or None if all rows are visible."""
         if not self.hidden:
             return None
-        hidden = self._hidden_offsets
-        first, stop = np.searchsorted(hidden, [rows.start, rows.stop])
-        if first == stop:
+        hidden = self._hidden_within(rows)
+        if not len(hidden):
             return None
         mask = np.ones(len(rows), np.bool_)
-        mask[hidden[first:stop] - rows.start] = False
+        mask[hidden - rows.start] = False
         return np.flatnonzero(mask).astype(np.int64) + rows.start
 
     def count_visible(self, rows: RowRange) -> int:
         """Return the number of visible rows of a range."""
-        if not self.hidden:
-            return len(rows)
-        first, stop = np.searchsorted(self._hidden_offsets, [rows.start, rows.stop]).tolist()
-        return len(rows) - int(stop - first)
+        return len(rows) - (len(self._hidden_within(rows)) if self.hidden else 0)
+
+    def _hidden_within(self, rows: RowRange) -> Int64s:
+        first, stop = np.searchsorted(self._hidden_offsets, [rows.start, rows.stop])
+        return self._hidden_offsets[first:stop]
 
     def without_hidden(self, offsets: Int64s) -> Int64s:
         """Return the visible ones of ascending row offsets."""
