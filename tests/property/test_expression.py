@@ -18,7 +18,7 @@ from lancelet.expr.evaluate import evaluate
 from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.expr.parse import parse
 from lancelet.expr.simplify import simplify, simplify_filter, split_conjuncts
-from lancelet.scan.prune import ColumnZones, Zones, prune
+from lancelet.scan.prune import ColumnBounds, Zones, prune
 from tests.kit.expressions import PREDICATES, SCHEMA, batches, expected_value
 
 
@@ -122,17 +122,19 @@ def zoned(draw):
         parts = [zone.column(field.name).to_pylist() for zone in zones]
         low, high = ([draw(st.booleans()) for _ in parts] for _ in range(2))
         nan = [any(is_nan(value) for value in part) for part in parts]
-        columns[field.name,] = ColumnZones(
+        columns[field.name,] = ColumnBounds.of(
             pa.array(
                 [bound_of(p, min, loosen=x) for p, x in zip(parts, low, strict=True)], field.type
             ),
             pa.array(
                 [bound_of(p, max, loosen=x) for p, x in zip(parts, high, strict=True)], field.type
             ),
+            np.array([zone.num_rows for zone in zones]),
             draw(st.sampled_from([None, pa.array([part.count(None) for part in parts])])),
             draw(st.sampled_from([None, pa.array(nan)])),
         )
-    return zones, Zones(np.array([zone.num_rows for zone in zones]), columns)
+    edges = np.cumsum([0, *(zone.num_rows for zone in zones)])
+    return zones, Zones(edges, columns)
 
 
 @given(PREDICATES, zoned())

@@ -12,8 +12,8 @@ decoders.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,25 @@ from lancelet.errors import InvalidInputError
 from lancelet.file.zones import LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ZoneStatistics:
+class _Statistics:
+    """Values that are computed from statistics and cached with them."""
+
+    def once(self, compute: Callable[[Self], T]) -> T:
+        """Return the result of a function; each function is called once."""
+        name = f"{compute.__module__}.{compute.__qualname__}"
+        found: T | None = vars(self).get(name)
+        if found is None:
+            found = vars(self).setdefault(name, compute(self))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneStatistics(_Statistics):
     """Statistics of a field for each zone of `rows_per_zone` rows; the last zone may be shorter.
 
     `minimum` and `maximum` are lower and upper bounds. A bound is null if it is unknown or if the
@@ -47,7 +61,7 @@ class ZoneStatistics:
         """Return the number of zones."""
         return len(self.null_count)
 
-    @property
+    @cached_property
     def edges(self) -> Int64s:
         """The first row of each zone, followed by the number of rows."""
         starts = np.arange(len(self), dtype=np.int64) * self.rows_per_zone
@@ -55,8 +69,8 @@ class ZoneStatistics:
 
     @property
     def memory_bytes(self) -> int:
-        """The approximate memory usage in bytes."""
-        return 16 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
+        """The approximate memory usage in bytes, including values computed from them."""
+        return 26 * len(self) + 3 * int(self.minimum.nbytes + self.maximum.nbytes)
 
     def as_pages(self) -> PageStatistics:
         """Return the statistics as page statistics, for files with one page per zone."""
@@ -65,8 +79,8 @@ class ZoneStatistics:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PageStatistics:
+@dataclass(frozen=True, eq=False)
+class PageStatistics(_Statistics):
     """Statistics of a field for each page of its column; see `ZoneStatistics`.
 
     Page i contains the rows from `edges[i]` to `edges[i + 1]`.
@@ -84,8 +98,8 @@ class PageStatistics:
 
     @property
     def memory_bytes(self) -> int:
-        """The approximate memory usage in bytes."""
-        return 24 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
+        """The approximate memory usage in bytes, including values computed from them."""
+        return 26 * len(self) + 3 * int(self.minimum.nbytes + self.maximum.nbytes)
 
 
 class ZoneStatisticsReader(Protocol):

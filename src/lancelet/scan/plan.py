@@ -96,6 +96,12 @@ class FilterStep:
         return can_fail(self.expression)
 
     @cached_property
+    def leaves(self) -> Mapping[tuple[str, ...], Field]:
+        """The leaf fields that the expression refers to, by path."""
+        found = ((path, leaf_at(self.fields, path)) for path in columns_of(self.expression))
+        return {path: leaf for path, leaf in found if leaf is not None}
+
+    @cached_property
     def values(self) -> ValueRange | None:
         """The range of numbers that passes, or None if the step is no range of one column."""
         if len(self.fields) != 1 or self.row_columns or self.fields[0].children:
@@ -135,6 +141,14 @@ class FilterStep:
             found = _both(mask, _lookup(passes, keys))
         meter.count_rows(node, [0], found.true_count)
         return found
+
+
+def leaf_at(fields: Sequence[Field], path: tuple[str, ...]) -> Field | None:
+    """Return the leaf on a path, or None, for example for row columns and map keys."""
+    found = next((each for each in fields if each.name == path[0]), None)
+    if found is None or len(path) == 1:
+        return found if found is not None and found.is_leaf else None
+    return leaf_at(found.children, path[1:])
 
 
 def _both(mask: pa.BooleanArray | None, found: pa.BooleanArray) -> pa.BooleanArray:

@@ -15,8 +15,8 @@ NaN, its maximum counts as missing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import numpy as np
@@ -26,22 +26,19 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.errors import FieldNotFoundError
 from lancelet.expr import expression as ex
 from lancelet.expr.coercion import plain
 from lancelet.expr.data_types import is_temporal, is_text
 from lancelet.expr.evaluate import compare, literal_prefix
 from lancelet.expr.expression import Expression, Operator
 from lancelet.expr.scan_types import scan_type
-from lancelet.expr.traversal import columns_of
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.schedule import fixed_row_bytes
-from lancelet.format.field_path import format_path
-from lancelet.format.schema import Field, Schema
+from lancelet.format.schema import Field
 from lancelet.scan.fragment_reader import FragmentReader
 from lancelet.scan.plan import FilterStep
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Side: TypeAlias = Literal["left", "right"]
@@ -55,18 +52,63 @@ _NARROW_BYTES: Final = 16
 """The same minimum in bytes, for filters of fixed-width columns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnZones:
-    """Statistics of one column by zone; null elements are unknown.
+@dataclass(frozen=True, eq=False)
+class ColumnBounds:
+    """The bounds of a column in each zone, in the types of comparisons.
 
-    `minimum` and `maximum` bound the values other than null and NaN. `null_count` is the number
-    of rows where the column is null. `has_nan` is False only for zones without NaN.
+    `minimum` and `maximum` bound the values other than null; null elements are unknown. Since NaN
+    is greater than every number, the maximum of zones that may have NaN is unknown.
     """
 
     minimum: pa.Array
     maximum: pa.Array
-    null_count: pa.Array | None = None
-    has_nan: pa.Array | None = None
+    may_be_null: Bools
+    may_be_valid: Bools
+
+    @staticmethod
+    def of(
+        minimum: pa.Array,
+        maximum: pa.Array,
+        num_rows: Int64s,
+        null_count: pa.Array | None = None,
+        has_nan: pa.Array | None = None,
+    ) -> ColumnBounds:
+        """Return bounds of stored statistics, in which nulls are unknown."""
+        minimum, maximum = (bound.cast(plain(bound.type)) for bound in (minimum, maximum))
+        if pa.types.is_floating(maximum.type):
+            minimum, maximum = _without_nan(minimum), _without_nan(maximum)
+            no_nan = pa.scalar(False) if has_nan is None else pc.equal(has_nan, False)
+            unknown = pa.scalar(None, maximum.type)
+            maximum = pc.if_else(pc.fill_null(no_nan, False), maximum, unknown)
+        if null_count is None:
+            always = np.ones(len(num_rows), np.bool_)
+            return ColumnBounds(minimum, maximum, always, always)
+        nulls = null_count.cast(pa.int64())
+        may_be_null = _fill_nulls(pc.greater(nulls, 0), otherwise=True)
+        may_be_valid = _fill_nulls(pc.less(nulls, pa.array(num_rows)), otherwise=True)
+        return ColumnBounds(minimum, maximum, may_be_null, may_be_valid)
+
+    @staticmethod
+    def of_statistics(found: ZoneStatistics | PageStatistics) -> ColumnBounds:
+        """Return the bounds of stored statistics."""
+        has_nan = None if found.nan_count is None else pa.array(found.nan_count > 0)
+        nulls = pa.array(found.null_count)
+        return ColumnBounds.of(found.minimum, found.maximum, np.diff(found.edges), nulls, has_nan)
+
+    @cached_property
+    def numbers(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+        """The bounds of integers and floats in NumPy; unknown bounds are the widest possible."""
+        if not pa.types.is_integer(self.minimum.type) and not pa.types.is_floating(
+            self.minimum.type
+        ):
+            return None
+        kind = np.dtype(self.minimum.type.to_pandas_dtype())
+        if kind.kind == "f":
+            lowest, highest = -np.inf, np.inf
+        else:
+            lowest, highest = np.iinfo(kind).min, np.iinfo(kind).max
+        low, high = pc.fill_null(self.minimum, lowest), pc.fill_null(self.maximum, highest)
+        return low.to_numpy(zero_copy_only=False), high.to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,22 +133,21 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zones:
-    """The zones of a table: row counts, and statistics by column path."""
+    """Zones of rows, and the bounds of columns by path; zone i starts at row `edges[i]`."""
 
-    num_rows: npt.NDArray[np.int64]
-    columns: Mapping[tuple[str, ...], ColumnZones]
+    edges: Int64s
+    columns: dict[tuple[str, ...], ColumnBounds]
 
     def __len__(self) -> int:
         """Return the number of zones."""
-        return len(self.num_rows)
+        return len(self.edges) - 1
 
 
 def prune(expression: Expression, zones: Zones) -> Verdict:
     """Return the possible values of a bound filter in each zone.
 
-    >>> zones = Zones(
-    ...     np.array([10, 10]), {("a",): ColumnZones(pa.array([1, 16]), pa.array([10, 20]))}
-    ... )
+    >>> bounds = ColumnBounds.of(pa.array([1, 16]), pa.array([10, 20]), np.array([10, 10]))
+    >>> zones = Zones(np.array([0, 10, 20]), {("a",): bounds})
     >>> prune(ex.Comparison(Operator.GREATER, ex.column("a"), ex.literal(15)), zones).may_be_true
     array([False,  True])
     """
@@ -125,7 +166,7 @@ def prune(expression: Expression, zones: Zones) -> Verdict:
                 return Verdict.unknown(len(zones))
             return _compared(Operator.EQUAL, path, pa.scalar(True), zones)
         case ex.IsNull(ex.Column(path)) if path in zones.columns:
-            return _is_null(_Column.of(path, zones))
+            return _is_null(zones.columns[path])
         case ex.IsTrue(operand):
             inner = prune(operand, zones)
             not_true = inner.may_be_false | inner.may_be_null
@@ -169,52 +210,22 @@ def _constant(scalar: pa.Scalar, num_zones: int) -> Verdict:
 # --- columns ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """The bounds of a column as plain types, and masks of zones with nulls and with values."""
+def _verdict(column: ColumnBounds, may_be_true: Bools, may_be_false: Bools) -> Verdict:
+    """Return a verdict that is null where the column is null."""
+    valid = column.may_be_valid
+    return Verdict(may_be_true & valid, may_be_false & valid, column.may_be_null)
 
-    minimum: pa.Array
-    maximum: pa.Array
-    may_be_null: Bools
-    may_be_valid: Bools
 
-    @staticmethod
-    def of(path: tuple[str, ...], zones: Zones) -> _Column:
-        stored = zones.columns[path]
-        minimum, maximum = (
-            bound.cast(plain(bound.type)) for bound in (stored.minimum, stored.maximum)
-        )
-        if pa.types.is_floating(maximum.type):
-            minimum, maximum = _without_nan(minimum), _without_nan(maximum)
-            no_nan = pa.scalar(False) if stored.has_nan is None else pc.equal(stored.has_nan, False)
-            maximum = pc.if_else(
-                pc.fill_null(no_nan, False), maximum, pa.scalar(None, maximum.type)
-            )
-        if stored.null_count is None:
-            unknown = np.ones(len(zones), np.bool_)
-            return _Column(minimum, maximum, unknown, unknown)
-        nulls = stored.null_count.cast(pa.int64())
-        may_be_null = _fill_nulls(pc.greater(nulls, 0), otherwise=True)
-        may_be_valid = _fill_nulls(pc.less(nulls, pa.array(zones.num_rows)), otherwise=True)
-        return _Column(minimum, maximum, may_be_null, may_be_valid)
-
-    def verdict(self, may_be_true: Bools, may_be_false: Bools) -> Verdict:
-        """Return a verdict that is null where the column is null."""
-        return Verdict(
-            may_be_true & self.may_be_valid, may_be_false & self.may_be_valid, self.may_be_null
-        )
+def _fill_nulls(mask: Any, *, otherwise: bool) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.fill_null(mask, otherwise).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _without_nan(bound: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(bound), pa.scalar(None, bound.type), bound)
 
 
-def _fill_nulls(mask: Any, *, otherwise: bool) -> Bools:
-    found: Bools = pc.fill_null(mask, otherwise).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _is_null(column: _Column) -> Verdict:
+def _is_null(column: ColumnBounds) -> Verdict:
     never = np.zeros(len(column.may_be_null), np.bool_)
     return Verdict(column.may_be_null, column.may_be_valid, never)
 
@@ -222,7 +233,7 @@ def _is_null(column: _Column) -> Verdict:
 def _compared(
     operator: Operator, path: tuple[str, ...], scalar: pa.Scalar, zones: Zones
 ) -> Verdict:
-    column = _Column.of(path, zones)
+    column = zones.columns[path]
     if operator in {Operator.DISTINCT, Operator.NOT_DISTINCT}:
         found = _not_distinct(column, scalar)
         return found if operator is Operator.NOT_DISTINCT else _not(found)
@@ -230,10 +241,10 @@ def _compared(
     if not scalar.is_valid:
         return Verdict(never, never, np.ones(len(zones), np.bool_))
     value = scalar if scalar.type == column.minimum.type else scalar.cast(column.minimum.type)
-    return column.verdict(*_possible(operator, column, value))
+    return _verdict(column, *_possible(operator, column, value))
 
 
-def _not_distinct(column: _Column, scalar: pa.Scalar) -> Verdict:
+def _not_distinct(column: ColumnBounds, scalar: pa.Scalar) -> Verdict:
     never = np.zeros(len(column.may_be_null), np.bool_)
     if not scalar.is_valid:
         return _is_null(column)
@@ -242,7 +253,7 @@ def _not_distinct(column: _Column, scalar: pa.Scalar) -> Verdict:
     return Verdict(same & column.may_be_valid, may_differ, never)
 
 
-def _possible(operator: Operator, column: _Column, value: pa.Scalar) -> tuple[Bools, Bools]:
+def _possible(operator: Operator, column: ColumnBounds, value: pa.Scalar) -> tuple[Bools, Bools]:
     """Return masks of the zones where a comparison can be true, and where it can be false."""
     match operator:
         case Operator.EQUAL:
@@ -263,20 +274,36 @@ def _possible(operator: Operator, column: _Column, value: pa.Scalar) -> tuple[Bo
             assert_never(operator)
 
 
-def _below(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
+def _number(column: ColumnBounds, value: pa.Scalar) -> float | None:
+    """Return a finite constant that NumPy can compare with the bounds, or None."""
+    if column.numbers is None:
+        return None
+    number: float = value.as_py()
+    return number if math.isfinite(number) else None
+
+
+def _below(column: ColumnBounds, value: pa.Scalar, *, or_equal: bool) -> Bools:
     """Return a mask of the zones that may contain values below a constant."""
+    number = _number(column, value)
+    if number is not None:
+        low: npt.NDArray[Any] = column.numbers[0]  # type: ignore[index]
+        return low <= number if or_equal else low < number
     operator = Operator.LESS_EQUAL if or_equal else Operator.LESS
     return _fill_nulls(compare(operator, column.minimum, value), otherwise=True)
 
 
-def _above(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
+def _above(column: ColumnBounds, value: pa.Scalar, *, or_equal: bool) -> Bools:
     """Return a mask of the zones that may contain values above a constant."""
+    number = _number(column, value)
+    if number is not None:
+        high: npt.NDArray[Any] = column.numbers[1]  # type: ignore[index]
+        return high >= number if or_equal else high > number
     operator = Operator.GREATER_EQUAL if or_equal else Operator.GREATER
     return _fill_nulls(compare(operator, column.maximum, value), otherwise=True)
 
 
 def _in(path: tuple[str, ...], values: pa.Array, zones: Zones) -> Verdict:
-    column = _Column.of(path, zones)
+    column = zones.columns[path]
     unique = values.drop_null().cast(column.minimum.type).unique()
     ordered = unique.take(pc.sort_indices(unique))
     first_above = _search(ordered, column.minimum, side="left", otherwise=0)
@@ -284,7 +311,7 @@ def _in(path: tuple[str, ...], values: pa.Array, zones: Zones) -> Verdict:
     may_be_in = first_above < first_beyond
     single = _fill_nulls(compare(Operator.EQUAL, column.minimum, column.maximum), otherwise=False)
     may_be_out = ~(single & may_be_in)
-    verdict = column.verdict(may_be_in, may_be_out)
+    verdict = _verdict(column, may_be_in, may_be_out)
     if not values.null_count:
         return verdict
     # With a null in the list, values without a match are null.
@@ -317,17 +344,17 @@ def _like(path: tuple[str, ...], scalar: pa.Scalar, escape: str, zones: Zones) -
         return _compared(Operator.EQUAL, path, pa.scalar(prefix), zones)
     found = _starts_with(path, pa.scalar(prefix), zones)
     # A value with the prefix may still not match the rest of the pattern.
-    column = _Column.of(path, zones)
+    column = zones.columns[path]
     return Verdict(found.may_be_true, column.may_be_valid, found.may_be_null)
 
 
 def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verdict:
     """Prune a prefix test as the interval from the prefix to its successor."""
-    column = _Column.of(path, zones)
+    column = zones.columns[path]
     if not scalar.is_valid or not is_text(column.minimum.type):
         return Verdict.unknown(len(zones))
     prefix = scalar.as_py().encode()
-    binary = _Column(
+    binary = ColumnBounds(
         column.minimum.cast(pa.large_binary()),
         column.maximum.cast(pa.large_binary()),
         column.may_be_null,
@@ -341,15 +368,7 @@ def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verd
         high = pa.scalar(beyond[:-1] + bytes((beyond[-1] + 1,)), pa.large_binary())
         may_be_true &= _below(binary, high, or_equal=False)
         may_be_false |= _above(binary, high, or_equal=True)
-    return column.verdict(may_be_true, may_be_false)
-
-
-@dataclass(slots=True)
-class _ZoneGroup:
-    """Statistics of columns with equal zones; zone i starts at row `edges[i]`."""
-
-    edges: Int64s
-    columns: dict[tuple[str, ...], ColumnZones] = field(default_factory=dict)
+    return _verdict(column, may_be_true, may_be_false)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -379,11 +398,12 @@ def candidate_ranges(
     certain = possible
     for step in steps:
         matching: list[RowRange] = []
-        for group in _groups(reader, step.expression, snapshot.schema):
-            verdict = prune(step.expression, Zones(np.diff(group.edges), group.columns))
-            possible = _intersect(possible, _ranges_of(verdict.may_be_true, group.edges))
-            all_true = _ranges_of(verdict.all_true, group.edges)
-            matching = max(matching, all_true, key=lambda ranges: sum(map(len, ranges)))
+        for zones in _zones_of(reader, step):
+            verdict = prune(step.expression, zones)
+            possible = _intersect(possible, _ranges_of(verdict.may_be_true, zones.edges))
+            if certain:
+                all_true = _ranges_of(verdict.all_true, zones.edges)
+                matching = max(matching, all_true, key=lambda ranges: sum(map(len, ranges)))
         certain = _intersect(certain, matching)
     return CandidateRanges(possible, certain)
 
@@ -399,15 +419,14 @@ def _are_narrow(steps: Sequence[FilterStep]) -> bool:
     return len(fixed) == len(sizes) and sum(fixed) <= _NARROW_BYTES
 
 
-def _groups(
-    reader: FragmentReader, expression: Expression, schema: Schema
-) -> Collection[_ZoneGroup]:
-    groups: dict[bytes, _ZoneGroup] = {}
-    for path in columns_of(expression):
-        leaf = leaf_on_path(schema, path)
-        for found in () if leaf is None else _statistics(reader, leaf):
-            group = groups.setdefault(found.edges.tobytes(), _ZoneGroup(found.edges))
-            group.columns[path] = _zones_of(found)
+def _zones_of(reader: FragmentReader, step: FilterStep) -> Iterable[Zones]:
+    """Return the zones of the columns of a step; columns with equal zones are joined."""
+    groups: dict[bytes, Zones] = {}
+    for path, leaf in step.leaves.items():
+        for found in _statistics(reader, leaf):
+            key = found.edges.tobytes() if len(step.leaves) > 1 else str(len(groups)).encode()
+            zones = groups.setdefault(key, Zones(found.edges, {}))
+            zones.columns[path] = found.once(ColumnBounds.of_statistics)
     return groups.values()
 
 
@@ -421,27 +440,15 @@ def _statistics(reader: FragmentReader, leaf: Field) -> Iterator[ZoneStatistics 
         yield pages
 
 
-def leaf_on_path(schema: Schema, path: tuple[str, ...]) -> Field | None:
-    """Return the leaf field on a path, or None."""
-    try:
-        found = schema.field_by_path(format_path(path))
-    except FieldNotFoundError:  # a row column or a map key
-        return None
-    return found if found.is_leaf else None
-
-
-def _zones_of(found: ZoneStatistics | PageStatistics) -> ColumnZones:
-    has_nan = None if found.nan_count is None else pa.array(found.nan_count > 0)
-    return ColumnZones(found.minimum, found.maximum, pa.array(found.null_count), has_nan)
-
-
 def _ranges_of(mask: npt.NDArray[np.bool_], edges: Int64s) -> list[RowRange]:
     """Return the row ranges of consecutive zones in a mask.
 
     >>> _ranges_of(np.array([True, False, True, True]), np.array([0, 10, 20, 30, 35]))
     [RowRange(start=0, stop=10), RowRange(start=20, stop=35)]
     """
-    bounds = edges[np.diff(mask.astype(np.int8), prepend=0, append=0) != 0].tolist()
+    padded = np.zeros(len(mask) + 2, np.bool_)
+    padded[1:-1] = mask
+    bounds = edges[np.flatnonzero(padded[1:] != padded[:-1])].tolist()
     return [RowRange(start, stop) for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
 
 

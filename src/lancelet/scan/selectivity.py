@@ -21,7 +21,7 @@ from lancelet.expr import expression as ex
 from lancelet.expr.expression import Expression, Operator
 from lancelet.file.base import ZoneStatistics
 from lancelet.io.metered import IoCounts
-from lancelet.scan.prune import leaf_on_path
+from lancelet.scan.plan import leaf_at
 from lancelet.scan.row_slices import RowSlice
 
 _EQUAL: Final = 0.005
@@ -159,7 +159,7 @@ def _statistics(
     found = []
     for each in slices:
         reader = each.source.reader
-        leaf = leaf_on_path(each.source.snapshot.schema, path)
+        leaf = leaf_at(each.source.snapshot.schema.fields, path)
         if leaf is None or reader.statistics_reads((leaf,)) == IoCounts():
             continue
         statistics = reader.zone_statistics(leaf)

@@ -9,16 +9,20 @@ import pytest
 
 import lancelet
 from lancelet.expr.compile import compile_filter
-from lancelet.scan.prune import ColumnZones, Verdict, Zones, prune
+from lancelet.scan.prune import ColumnBounds, Verdict, Zones, prune
 
 NONE = pa.array([0, 0, 0, 0])
 
 
 def zones_of(minimum, maximum, null_count=NONE, has_nan=None, data_type=None):
-    column = ColumnZones(
-        pa.array(minimum, data_type), pa.array(maximum, data_type), null_count, has_nan
+    column = ColumnBounds.of(
+        pa.array(minimum, data_type),
+        pa.array(maximum, data_type),
+        np.full(len(minimum), 10),
+        null_count,
+        has_nan,
     )
-    return Zones(np.full(len(minimum), 10), {("x",): column})
+    return Zones(np.arange(len(minimum) + 1) * 10, {("x",): column})
 
 
 def verdict_of(text, zones):
@@ -144,8 +148,8 @@ def test_every_ordered_type_prunes(low, high, data_type, text):
 
 
 def test_paths_and_unknown_columns():
-    column = ColumnZones(pa.array([5]), pa.array([9]), pa.array([0]))
-    zones = Zones(np.array([10]), {("s", "x"): column})
+    column = ColumnBounds.of(pa.array([5]), pa.array([9]), np.array([10]), pa.array([0]))
+    zones = Zones(np.array([0, 10]), {("s", "x"): column})
     schema = pa.schema([("s", pa.struct([("x", pa.int64())])), ("y", pa.int64())])
     assert marks(prune(compile_filter("s.x < 5", schema), zones)) == ["f"]
     assert marks(prune(compile_filter("y < 5 and s.x > 4", schema), zones)) == ["tfn"]
