@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.codecs.base import ValueRange
@@ -49,6 +48,7 @@ from lancelet.table.snapshot import Snapshot, cached_by_schema
 from lancelet.values import cached_property, dataclass
 
 T = TypeVar("T")
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _PART: Final = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<=|>=|<|>)\s*(?:(-?[0-9]{1,18})|'([^'\\]{0,256})')"
@@ -76,18 +76,18 @@ class FilterStep:
         rows: pa.RecordBatch,
         meter: PlanMeter,
         node: str | None = None,
-        mask: pa.BooleanArray | None = None,
-    ) -> pa.BooleanArray:
-        """Return the mask of passing rows, measured for a node, by default the node of the step.
+        mask: Flags | None = None,
+    ) -> Flags:
+        """Return whether each row passes, measured for a node, by default the node of the step.
 
         Rows that `mask` excludes do not pass.
         """
         if not meter.is_counting:
-            return _both(mask, evaluate_filter(self.expression, rows))
+            return _both(mask, to_numpy(evaluate_filter(self.expression, rows)))
         node = node or filter_node(self.expression)
         with meter.within(node):
-            found = _both(mask, evaluate_filter(self.expression, rows))
-        meter.count_rows(node, [0], found.true_count)
+            found = _both(mask, to_numpy(evaluate_filter(self.expression, rows)))
+        meter.count_rows(node, [0], int(np.count_nonzero(found)))
         return found
 
     @cached_property
@@ -114,19 +114,17 @@ class FilterStep:
         is_column = len(self.fields) == 1 and not self.row_columns
         return is_column and depends_on_values_only(self.expression)
 
-    def passed_range(
-        self, found: npt.NDArray[np.bool_], meter: PlanMeter, mask: pa.BooleanArray | None = None
-    ) -> pa.BooleanArray:
-        """Return the mask of rows that were compared with the range while they were decoded."""
-        passed = _both(mask, _packed(found))
+    def passed_range(self, found: Flags, meter: PlanMeter, mask: Flags | None = None) -> Flags:
+        """Return whether rows that were compared while they were decoded pass."""
+        passed = _both(mask, found)
         if meter.is_counting:
-            meter.count_rows(filter_node(self.expression), [0], passed.true_count)
+            meter.count_rows(filter_node(self.expression), [0], int(np.count_nonzero(passed)))
         return passed
 
     def passed_items(
-        self, column: pa.DictionaryArray, meter: PlanMeter, mask: pa.BooleanArray | None = None
-    ) -> pa.BooleanArray:
-        """Return the mask of passing rows of the only column; each item is evaluated once.
+        self, column: pa.DictionaryArray, meter: PlanMeter, mask: Flags | None = None
+    ) -> Flags:
+        """Return whether each row of the only column passes; each item is evaluated once.
 
         Rows that `mask` excludes do not pass.
         """
@@ -139,7 +137,7 @@ class FilterStep:
             if keys.null_count:
                 keys = keys.fill_null(len(items) - 1)
             found = _both(mask, _lookup(passes, keys))
-        meter.count_rows(node, [0], found.true_count)
+        meter.count_rows(node, [0], int(np.count_nonzero(found)))
         return found
 
 
@@ -151,22 +149,19 @@ def leaf_at(fields: Sequence[Field], path: tuple[str, ...]) -> Field | None:
     return leaf_at(found.children, path[1:])
 
 
-def _both(mask: pa.BooleanArray | None, found: pa.BooleanArray) -> pa.BooleanArray:
-    return found if mask is None else pc.and_(mask, found)
+def _both(mask: Flags | None, found: Flags) -> Flags:
+    return found if mask is None else mask & found
 
 
-def _lookup(passes: npt.NDArray[np.bool_], keys: pa.Array) -> pa.BooleanArray:
+def _lookup(passes: Flags, keys: pa.Array) -> Flags:
     """Return the flag of each key."""
     flagged = np.flatnonzero(passes)
     numbers = to_numpy(keys)
     if len(flagged) == 1:
-        return _packed(numbers == numbers.dtype.type(flagged[0]))
-    return _packed(passes[numbers])
-
-
-def _packed(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
-    bits = np.packbits(flags, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
+        found: Flags = numbers == numbers.dtype.type(flagged[0])
+        return found
+    looked_up: Flags = passes[numbers]
+    return looked_up
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,7 +103,7 @@ class ScoredScan:
         plan = self._plan
         whole = FilterStep(plan.filter, (), ())
         node = filter_node(plan.steps[-1].expression if plan.steps else plan.filter)
-        passed = whole.passed(batch, plan.meter, node).to_numpy(zero_copy_only=False)
+        passed = whole.passed(batch, plan.meter, node)
         return found.take(np.flatnonzero(passed))
 
     def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:

@@ -25,7 +25,6 @@ import pyarrow as pa
 from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_ascending, take_rows
 from lancelet.errors import CorruptDataError
@@ -40,7 +39,7 @@ from lancelet.scan.node_meter import READ, TAKE
 from lancelet.scan.nodes.batch_sizer import BatchSizer, MeteredSource, batch_sizer
 from lancelet.scan.nodes.pack import Pack, pack_tiny
 from lancelet.scan.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
-from lancelet.scan.plan import FilterStep, ScanPlan
+from lancelet.scan.plan import FilterStep, Flags, ScanPlan
 from lancelet.scan.projection import without_columns
 from lancelet.scan.prune import candidate_ranges
 from lancelet.values import dataclass
@@ -377,7 +376,7 @@ class _Remaining:
     offsets: Int64s | None
     columns: dict[Field, pa.Array]
     count: int
-    mask: pa.BooleanArray | None = None
+    mask: Flags | None = None
 
     @staticmethod
     def of(split: Split) -> _Remaining:
@@ -406,7 +405,7 @@ class _Remaining:
             self.columns = {
                 field: array for field, array in self.columns.items() if field in needed
             }
-        self.count = found.true_count
+        self.count = int(np.count_nonzero(found))
         plan.shares[step] = self.count / self._total
         self.mask = None if self.count == self._total else found
 
@@ -416,7 +415,7 @@ class _Remaining:
         if mask is None:
             self.columns = {field: _decoded(field, each) for field, each in self.columns.items()}
             return
-        selected = np.flatnonzero(to_numpy(mask)).astype(np.int64, copy=False)
+        selected = np.flatnonzero(mask).astype(np.int64, copy=False)
         start = self.split.rows.start
         if self.offsets is not None:
             self.offsets = self.offsets[selected]
@@ -432,9 +431,7 @@ class _Remaining:
         missing = [field for field in step.fields if field not in self.columns]
         return not step.can_fail and dense_enough(missing, self.count, self._total)
 
-    def _matched(
-        self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]
-    ) -> pa.BooleanArray | None:
+    def _matched(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> Flags | None:
         """Compare numbers of all rows while they are decoded, or return None."""
         values, source = step.values, self.split.source
         if values is None or self.offsets is not None or isinstance(source, Pack):
@@ -446,12 +443,12 @@ class _Remaining:
         if field in needed and plan.shares.get(step, 0.0) > _MATCHED_SHARE_MAX:
             return None
         if values.low > values.high:
-            return pa.array(np.zeros(self._total, np.bool_))
+            return np.zeros(self._total, np.bool_)
         found = source.reader.match(field, self.split.rows, values)
         return None if found is None else step.passed_range(found, plan.meter, self.mask)
 
-    def _passed(self, plan: ScanPlan, step: FilterStep) -> pa.BooleanArray:
-        """Return the mask of the rows that passed so far and pass a step.
+    def _passed(self, plan: ScanPlan, step: FilterStep) -> Flags:
+        """Return whether each row passed so far and passes a step.
 
         A column of repeated values is read as a dictionary, and each of its items is evaluated
         once.
