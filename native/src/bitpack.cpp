@@ -224,6 +224,45 @@ struct Kernels {
     return written;
   }
 
+  // Writes the positions and values of the numbers that `match_packed` flags; returns their number.
+  static int64_t select_packed(args::Slices chunks, ConstInts count, int64_t is_float, uint64_t low,
+                               uint64_t span, Ints rows, Bytes out) {
+    alignas(64) uint8_t whole[kBlock * sizeof(T)];
+    alignas(64) uint8_t flags[kBlock];
+    const T first = static_cast<T>(low);
+    const T most = static_cast<T>(span);
+    int64_t before = 0;
+    int64_t found = 0;
+    for (int64_t i = 0; i < chunks.position.size; ++i) {
+      Inline block = {};
+      const int64_t status =
+          read_inline<T>(chunks.source, chunks.position.data[i], chunks.size.data[i], i, &block);
+      if (status < 0) return status;
+      const int64_t values = count.data[i];
+      if (values < 0 || values > kBlock) return fail(kBadCount, i);
+      if (values > rows.size - found || values > out.size / bytes - found)
+        return fail(kOutputFull, i);
+      unpack_block<T>(block.packed, block.width, whole);
+      if (is_float) {
+        match_block<true>(whole, kBlock, first, most, flags);
+      } else {
+        match_block<false>(whole, kBlock, first, most, flags);
+      }
+      memset(flags + values, 0, kBlock - values);
+      for (int64_t k = 0; k < kBlock; k += 8) {
+        // A flag is a byte of 0 or 1.
+        for (uint64_t left = load<uint64_t>(flags + k); left; left &= left - 1) {
+          const int64_t at = k + trailing_zeros(left) / 8;
+          rows.data[found] = before + at;
+          memcpy(out.data + found * bytes, whole + at * bytes, bytes);
+          ++found;
+        }
+      }
+      before += values;
+    }
+    return found;
+  }
+
   static int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
     if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
@@ -357,6 +396,11 @@ int64_t match_packed(args::Slices chunks, ConstInts count, int64_t word_bits, in
   const ConstInts position = chunks.position;
   const ConstInts size = chunks.size;
   FOR_WORD(word_bits, match_packed(source, position, size, count, is_float, low, span, out))
+}
+
+int64_t select_packed(args::Slices chunks, ConstInts count, int64_t word_bits, int64_t is_float,
+                      uint64_t low, uint64_t span, Ints rows, Bytes out) {
+  FOR_WORD(word_bits, select_packed(chunks, count, is_float, low, span, rows, out))
 }
 
 int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, int64_t word_bits,

@@ -137,6 +137,9 @@ WAYS = {
     "match": "filters on encoded data",
     "_match": "filters on encoded data",
     "_matched": "filters on encoded data",
+    "select": "filters on encoded data",
+    "_select": "filters on encoded data",
+    "_selected": "filters on encoded data",
 }
 """The other functions that convert page bytes to arrays or locate arrays in them, and their names
 in decision record 36, which has the gain of each. A new one needs a row with at least a tenth.

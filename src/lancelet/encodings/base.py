@@ -218,7 +218,14 @@ class FieldReader(Protocol):
         return None
 
     def match(self, rows: RowRange, values: Any) -> ReadCoroutine[npt.NDArray[np.bool_]] | None:  # noqa: ARG002
-        """Return whether the value of each row is in an `ValueRange`, or None if unsupported."""
+        """Return whether the value of each row is in a `ValueRange`, or None if unsupported."""
+        return None
+
+    def select(self, rows: RowRange, values: Any) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:  # noqa: ARG002
+        """Return the rows with values in a `ValueRange`, and the values; None if unsupported.
+
+        The rows are relative to the first one of the range.
+        """
         return None
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:  # noqa: ARG002

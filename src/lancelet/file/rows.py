@@ -237,11 +237,28 @@ class RowReader(ABC):
         Returns None if the encoding is not supported, or if the file is not on this machine: its
         bytes would be requested again for rows that match.
         """
+        return self._compared(field, rows, lambda reader: reader.match(rows, values))
+
+    def select(
+        self, field: Field, rows: RowRange, values: ValueRange
+    ) -> tuple[Int64s, pa.Array] | None:
+        """Return the rows with values in a range, and these, or None if `match` returns None.
+
+        The rows are relative to the first one of the range.
+        """
+        return self._compared(field, rows, lambda reader: reader.select(rows, values))
+
+    def _compared(
+        self,
+        field: Field,
+        rows: RowRange,
+        compare: Callable[[FieldReader], ReadCoroutine[T] | None],
+    ) -> T | None:
         if self._waits or not is_plain(field):
             return None
         with self._adding_file_facts():
             check_rows(rows, num_rows=self.num_rows)
-            coroutine = self._open_fields((field,))[0].reader.match(rows, values)
+            coroutine = compare(self._open_fields((field,))[0].reader)
             if coroutine is None:
                 return None
             found = self._run([coroutine])[0]

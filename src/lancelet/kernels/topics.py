@@ -15,7 +15,8 @@ from typing import Any, Final
 
 KERNELS: Final[Mapping[str, str]] = {
     "bitpack": (
-        "bit_widths match_packed pack_blocks pack_chunks pick_packed unpack_blocks unpack_chunks"
+        "bit_widths match_packed pack_blocks pack_chunks pick_packed select_packed unpack_blocks "
+        "unpack_chunks"
     ),
     "checksum": "crc32c crc32c_blocks crc32c_slices crc32c_verify",
     "chunks": "locate_chunks locate_rows split_chunks",

@@ -140,6 +140,17 @@ class FragmentReader:
         with self._meter.counting_read((field,), len(rows)):
             return reader.match(stored, rows, values)
 
+    def select(
+        self, field: Field, rows: RowRange, values: ValueRange
+    ) -> tuple[Int64s, pa.Array] | None:
+        """Return the rows with values in a range, and these, or None; see `RowReader.select`."""
+        found = self._reader_of(field)
+        if found is None:
+            return None
+        reader, stored = found
+        with self._meter.counting_read((field,), len(rows)):
+            return reader.select(stored, rows, values)
+
     def _reader_of(self, field: Field) -> tuple[RowReader, Field] | None:
         """Return the reader of a field that one file stores, with the field to request from it."""
         files = self.file_parts((field,))

@@ -118,8 +118,13 @@ class FilterStep:
         """Return whether rows that were compared while they were decoded pass."""
         passed = _both(mask, found)
         if meter.is_counting:
-            meter.count_rows(filter_node(self.expression), [0], int(np.count_nonzero(passed)))
+            self.count_passed(int(np.count_nonzero(passed)), meter)
         return passed
+
+    def count_passed(self, count: int, meter: PlanMeter) -> None:
+        """Count rows that passed while they were decoded."""
+        if meter.is_counting:
+            meter.count_rows(filter_node(self.expression), [0], count)
 
     def passed_items(
         self, column: pa.DictionaryArray, meter: PlanMeter, mask: Flags | None = None

@@ -160,10 +160,17 @@ def test_values_are_compared_with_a_range_while_they_are_unpacked(agree, case, d
     found = agree("match_packed", slices, counts, word_bits, low, span, is_float=False)
     assert found.tolist() == [(int(value) - low) % (1 << word_bits) <= span for value in values]
     agree("match_packed", slices, counts, word_bits, low, span, is_float=True)
+    rows, selected = agree("select_packed", slices, counts, word_bits, low, span, is_float=False)
+    assert rows.tolist() == np.flatnonzero(found).tolist()
+    assert selected.tolist() == values[found].tolist()
+    agree("select_packed", slices, counts, word_bits, low, span, is_float=True)
 
 
 def test_a_damaged_block_is_not_compared(agree):
     slices = ByteSlices(np.full(8, 255, np.uint8), np.zeros(1, np.int64), np.full(1, 8))
     assert (
         agree("match_packed", slices, np.array([5]), 32, 0, 1, is_float=False) is CorruptDataError
+    )
+    assert (
+        agree("select_packed", slices, np.array([5]), 32, 0, 1, is_float=False) is CorruptDataError
     )

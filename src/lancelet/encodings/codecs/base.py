@@ -336,6 +336,19 @@ class Codec:
         return None
 
     @classmethod
+    def select_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        values: ValueRange,
+        codecs: Codecs,
+    ) -> tuple[Int64s, Block] | None:
+        """Return the positions of the values in a range, and the values, or None to decode all."""
+        del message, parts, counts, values, codecs
+        return None
+
+    @classmethod
     def decode_blocks(
         cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
     ) -> Block:

@@ -135,6 +135,27 @@ class InlineBitpacking(Codec):
         return kernels.match_packed(parts[0], counts, bits, low, span, is_float=values.is_float)
 
     @classmethod
+    def select_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[ByteSlices],
+        counts: Int64s,
+        values: ValueRange,
+        codecs: Codecs,
+    ) -> tuple[Int64s, Block] | None:
+        """Compare the values while they are unpacked."""
+        del codecs
+        bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        if bits != values.bits:
+            return None
+        check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
+        low, span = values.unsigned
+        rows, selected = kernels.select_packed(
+            parts[0], counts, bits, low, span, is_float=values.is_float
+        )
+        return rows, from_unsigned(selected)
+
+    @classmethod
     def decode_blocks(
         cls, message: Any, slices: ByteSlices, counts: Int64s, codecs: Codecs
     ) -> Block:

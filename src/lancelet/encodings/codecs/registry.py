@@ -205,14 +205,18 @@ class ChunkDecoder:
         found = self._codec.match_chunks(self._message, parts, counts, values, self._inner)
         if found is not None:
             return found
-        integers = to_unsigned(self.decode(parts, counts), "match")
-        if integers.itemsize * 8 != values.bits:
-            raise CorruptDataError(
-                "the stored values of a page do not match the schema type",
-                expected_bits=values.bits,
-                found_bits=integers.itemsize * 8,
-            )
-        return values.contains(integers)
+        return _contained(self.decode(parts, counts), values)
+
+    def select(
+        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRange
+    ) -> tuple[Int64s, Block]:
+        """Return the positions of the numbers in a range, which must not be empty, and these."""
+        found = self._codec.select_chunks(self._message, parts, counts, values, self._inner)
+        if found is not None:
+            return found
+        block = self.decode(parts, counts)
+        rows = np.flatnonzero(_contained(block, values))
+        return rows, take_items(block, rows)
 
     def take(self, parts: Sequence[ByteSlices], counts: Int64s, positions: ValuePositions) -> Block:
         """Decode selected values; the indices must be valid."""
@@ -221,6 +225,18 @@ class ChunkDecoder:
             return taken
         starts = np.cumsum(counts) - counts
         return take_items(self.decode(parts, counts), starts[positions.chunk] + positions.index)
+
+
+def _contained(block: Block, values: ValueRange) -> npt.NDArray[np.bool_]:
+    """Return whether each number of a block is in a range."""
+    integers = to_unsigned(block, "match")
+    if integers.itemsize * 8 != values.bits:
+        raise CorruptDataError(
+            "the stored values of a page do not match the schema type",
+            expected_bits=values.bits,
+            found_bits=integers.itemsize * 8,
+        )
+    return values.contains(integers)
 
 
 def decode_blocks(encoding: Encoding, slices: ByteSlices, counts: Int64s) -> Block:

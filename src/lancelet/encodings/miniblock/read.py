@@ -164,11 +164,28 @@ class MiniBlockPages(PageReader):
 
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
         """Return whether the value of each row is in a range, or None if unsupported."""
+        return self._match(rows, values) if self._are_numbers(values) else None
+
+    def select(
+        self, rows: RowRange, values: ValueRange
+    ) -> ReadCoroutine[tuple[Int64s, LeafRows]] | None:
+        """Return the rows with values in a range, and the values, or None if unsupported."""
+        return self._select(rows, values) if self._are_numbers(values) else None
+
+    def _are_numbers(self, values: ValueRange) -> bool:
         layout = self._layout
         has_levels = layout.repetition is not None or layout.definition is not None
-        if has_levels or layout.dictionary is not None or self._bits != values.bits:
-            return None
-        return self._match(rows, values)
+        return not has_levels and layout.dictionary is None and self._bits == values.bits
+
+    def _select(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[tuple[Int64s, LeafRows]]:
+        head = yield from self.read_metadata(rows)
+        target = _locate_rows(rows, head)
+        decoded = yield from self._read_chunks(head, target)
+        found, block = self._values.select(decoded.buffers, decoded.counts, values)
+        found = found - (rows.start - int(head.first_value[target.chunks[0]]))
+        part = slice(*found.searchsorted([0, len(rows)]).tolist())
+        selected = values_from_block(block, self._leaf.data_type, part, None)
+        return found[part], LeafRows(self._layout.layers, None, None, selected)
 
     def _match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags]:
         head = yield from self.read_metadata(rows)

@@ -79,6 +79,14 @@ class PageReader(Protocol):
         """
         return None
 
+    def select(
+        self,
+        rows: RowRange,  # noqa: ARG002
+        values: ValueRange,  # noqa: ARG002
+    ) -> ReadCoroutine[tuple[Int64s, PageRows]] | None:
+        """Return the rows with values in a range, and the values, or None; see `match`."""
+        return None
+
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:  # noqa: ARG002
         """Return the byte ranges of rows stored in Arrow layout, else None."""
         return None
@@ -156,6 +164,13 @@ class StructuralReader(FieldReader):
         """Return whether the value of each row is in a range, or None if unsupported."""
         self._check(rows)
         return self._leaves[0].match(rows, values) if self._is_leaf else None
+
+    def select(
+        self, rows: RowRange, values: ValueRange
+    ) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:
+        """Return the rows with values in a range, and the values, or None if unsupported."""
+        self._check(rows)
+        return self._leaves[0].select(rows, values) if self._is_leaf else None
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -266,6 +281,31 @@ class _LeafReader:
     def _matched(self, runs: Sequence[ReadCoroutine[Flags]]) -> ReadCoroutine[Flags]:
         parts = yield from read_together(runs)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def select(
+        self, rows: RowRange, values: ValueRange
+    ) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:
+        if len(self._path) > 1 or self._multiple > 1:
+            return None
+        parts, runs = self._parts(rows), []
+        for part in parts:
+            assert isinstance(part.rows, RowRange), "parts of a range are ranges"
+            found = self._run(part.run).select(part.rows, values)
+            if found is None:
+                return None
+            runs.append(found)
+        return self._selected(parts, runs)
+
+    def _selected(
+        self, parts: Sequence[_Part], runs: Sequence[ReadCoroutine[tuple[Int64s, PageRows]]]
+    ) -> ReadCoroutine[tuple[Int64s, pa.Array]]:
+        found = yield from read_together(runs)
+        before = to_bounds(np.array([len(part.rows) for part in parts]))
+        arrays = [self._unravel(rows) if isinstance(rows, LeafRows) else rows for _, rows in found]
+        rows = [own + first for (own, _), first in zip(found, before.tolist(), strict=False)]
+        if len(parts) == 1:
+            return rows[0], arrays[0]
+        return np.concatenate(rows), join_arrays(arrays)
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         if self._multiple != 1:

@@ -25,6 +25,8 @@ from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty
 
 _BYTE: Final = np.dtype(np.uint8)
+_COPIED_PARTS: Final = 4
+"""Selections of less than a quarter of the values are copied."""
 
 
 def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
@@ -56,6 +58,27 @@ def match_packed(
     )
     checked(status, kernel=kernel)
     return out.view(np.bool_)
+
+
+def select_packed(
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+) -> tuple[Int64s, npt.NDArray[Any]]:
+    """Return the positions and values of the numbers that `match_packed` flags."""
+    kernel = "select_packed"
+    dtype = word_type(word_bits)
+    check_counts(counts, max_count=BLOCK, kernel=kernel)
+    arrays = slice_arrays(slices, counts)
+    total = int(counts.sum())
+    rows, out = empty(total, np.dtype(np.int64)), empty(total, dtype)
+    found = checked(
+        _native.select_packed(
+            arrays, as_int64s(counts), word_bits, int(is_float), low, span, rows, as_bytes(out)
+        ),
+        kernel=kernel,
+    )
+    if found * _COPIED_PARTS < total:  # do not retain the memory of all values
+        return rows[:found].copy(), out[:found].copy()
+    return rows[:found], out[:found]
 
 
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:

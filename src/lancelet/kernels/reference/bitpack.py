@@ -105,6 +105,14 @@ def match_packed(
     return found
 
 
+def select_packed(
+    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+) -> tuple[Int64s, npt.NDArray[Any]]:
+    """Return the positions and values of the numbers that `match_packed` flags."""
+    rows = np.flatnonzero(match_packed(slices, counts, word_bits, low, span, is_float=is_float))
+    return rows, unpack_chunks(slices, counts, word_bits)[rows]
+
+
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
     """Unpack out-of-line blocks; the last, partial block may be unpacked, as its size shows."""
     dtype = word_type(word_bits)

@@ -337,7 +337,7 @@ def _count_split(plan: ScanPlan, split: Split) -> int:
     if not split.steps:
         offsets = split.offsets
         return split.source.count_visible(split.rows) if offsets is None else len(offsets)
-    return _apply_steps(plan, split, split.steps).count
+    return _apply_steps(plan, split, split.steps, None).count
 
 
 def apply_filter(
@@ -353,14 +353,18 @@ def apply_filter(
 
 
 def _apply_steps(
-    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], output: Sequence[Field] = ()
+    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], output: Sequence[Field] | None
 ) -> _Remaining:
+    """Apply steps; if `output` is None, the rows that pass the last step are counted only."""
     remaining = _Remaining.of(split)
     for index, step in enumerate(steps):
         if not remaining.count:
             break
         later = (field for after in steps[index + 1 :] for field in after.fields)
-        remaining.apply(plan, step, {*output, *later})
+        needed = {*(output or ()), *later}
+        selects = output is not None and index == len(steps) - 1
+        if not (selects and remaining.select_by(plan, step, needed)):
+            remaining.apply(plan, step, needed)
     return remaining
 
 
@@ -409,6 +413,40 @@ class _Remaining:
         plan.shares[step] = self.count / self._total
         self.mask = None if self.count == self._total else found
 
+    def select_by(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> bool:
+        """Apply the only step if it selects numbers while they are decoded."""
+        source, field = self.split.source, self._compared_field(step)
+        if field is None or self.mask is not None or isinstance(source, Pack):
+            return False
+        assert step.values is not None
+        if step.values.low > step.values.high:
+            return False
+        found = source.reader.select(field, self.split.rows, step.values)
+        if found is None:
+            return False
+        rows, values = found
+        step.count_passed(len(rows), plan.meter)
+        plan.shares[step] = len(rows) / self._total
+        self.count = len(rows)
+        if len(rows) < self._total:
+            self.offsets = rows + self.split.rows.start
+            self.columns = {
+                each: _decoded(each, take_ascending(array, rows))
+                for each, array in self.columns.items()
+            }
+        if field in needed:
+            self.columns[field] = values
+        return True
+
+    def _compared_field(self, step: FilterStep) -> Field | None:
+        """Return the number column that a step compares on all rows, if it is not read yet."""
+        if step.values is None or self.offsets is not None:
+            return None
+        field = step.fields[0]
+        if field in self.columns or self._total < _MATCHED_ROWS_MIN:
+            return None
+        return field
+
     def select(self) -> None:
         """Apply the mask to the offsets and columns."""
         mask, self.mask = self.mask, None
@@ -433,12 +471,11 @@ class _Remaining:
 
     def _matched(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> Flags | None:
         """Compare numbers of all rows while they are decoded, or return None."""
-        values, source = step.values, self.split.source
-        if values is None or self.offsets is not None or isinstance(source, Pack):
+        source, field = self.split.source, self._compared_field(step)
+        if field is None or isinstance(source, Pack):
             return None
-        field = step.fields[0]
-        if field in self.columns or self._total < _MATCHED_ROWS_MIN:
-            return None
+        values = step.values
+        assert values is not None
         # A needed column is read again for the rows that pass.
         if field in needed and plan.shares.get(step, 0.0) > _MATCHED_SHARE_MAX:
             return None
