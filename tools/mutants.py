@@ -517,9 +517,18 @@ class Copy:
     def tests(self, names: Iterable[str], seconds: float = TIMEOUT) -> str | None:
         """Return the first of some tests that fails, or None."""
         options = ("-q", "-x", "-p", "no:cacheprovider", "--no-header", "-m", "not slow")
-        said = self._run(["-m", "pytest", *options, *names], seconds)
-        if said is None:
-            return "does not end"
+        left = list(names)
+        while True:
+            said = self._run(["-m", "pytest", *options, *left], seconds)
+            if said is None:
+                return "does not end"
+            # Tests that were renamed since they were measured.
+            missing = {name for name in left if f"/{name}\n" in said and "ERROR: not found" in said}
+            if not missing:
+                break
+            left = [name for name in left if name not in missing]
+            if not left:
+                return None
         failed = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         return failed[0].split(" ")[1] if failed else said[-300:] if "passed" not in said else None
 
@@ -674,9 +683,13 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Record]
             try:
                 chosen = tests_of(mutant, calls, options.budget) if calls else chosen_tests(mutant)
                 limit = TIMEOUT + 4 * options.budget
-                by_test = copy.tests(chosen, limit) if chosen else None
+                by_test: str | None = ""
                 by_history: str | None = ""
-                if by_test is None or is_protocol(mutant.file):
+                if not options.histories:
+                    by_test = copy.tests(chosen, limit) if chosen else None
+                if options.histories or (
+                    not options.tests and (by_test is None or is_protocol(mutant.file))
+                ):
                     by_history = copy.histories()
             finally:
                 copy.write(mutant.file, original)
@@ -739,6 +752,12 @@ def main() -> None:
     parser.add_argument("--commit", help="a commit to test instead of the working tree")
     parser.add_argument("--only", default="", help="how the files of the mutants begin")
     parser.add_argument("--again", action="store_true", help="run the survivors")
+    parser.add_argument("--tests", action="store_true", help="run no histories")
+    parser.add_argument(
+        "--histories",
+        action="store_true",
+        help="run histories only, for mutants of the protocol that no history found yet",
+    )
     parser.add_argument("--measure", nargs="*", help="tests whose calls are measured again")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--sum", action="store_true")
@@ -762,17 +781,32 @@ def main() -> None:
         records[name] = replace(records[name], reason=reason)
         keep_records(records.values())
     elif not options.sum:
-        survived = {each.id for each in records.values() if not each.is_found and not each.reason}
-        todo = [
-            each
+        selected = {
+            each.id
             for each in mutants
-            if (each.id in survived if options.again else each.id not in records)
+            if _is_selected(each, records.get(each.id), options)
             and each.file.startswith(options.only)
-        ]
-        found = run(todo, options)
-        keep_records((valid_records(mutants) | found).values())
+        }
+        found = run([each for each in mutants if each.id in selected], options)
+        before = valid_records(mutants)
+        if options.histories:
+            found = {
+                name: replace(before[name], histories=record.histories, commit=record.commit)
+                for name, record in found.items()
+                if name in before
+            }
+        keep_records((before | found).values())
         records = valid_records(mutants)
     print(json.dumps(summary(records.values())))
+
+
+def _is_selected(mutant: Mutant, record: Record | None, options: argparse.Namespace) -> bool:
+    """Return whether a run includes a mutant."""
+    if options.histories or options.again:
+        is_missed = record is not None and record.reason is None
+        is_missed = is_missed and not (record.histories if options.histories else record.is_found)
+        return is_missed and (options.again or is_protocol(mutant.file))
+    return record is None
 
 
 # --- a plugin of pytest that records calls --------------------------------------------------------

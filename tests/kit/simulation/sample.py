@@ -6,11 +6,13 @@ Prints the first history or search that finds a violation, or "nothing".
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Final
 
+from tests.kit.simulation import compared_commits, compared_logs, compared_tables
 from tests.kit.simulation.scenario import Scenario, run
 from tests.kit.simulation.searches import Search
 
@@ -41,19 +43,36 @@ SEARCHES: Final = (
 )
 
 
+TABLES: Final = 24
+LOGS: Final = 16
+PAIRS: Final = 300
+"""The number of histories and pairs that are compared with a model."""
+
+
 def findings() -> Iterator[str]:
     """Yield the histories and searches that find a violation."""
+    for seed in range(TABLES):
+        if _fails(partial(compared_tables.run, seed)):
+            yield f"compared tables {seed}"
+    for seed in range(LOGS):
+        if _fails(partial(compared_logs.run, seed)):
+            yield f"compared logs {seed}"
+    if _fails(compared_commits.pairs):
+        yield "changes that are made alone"
+    for stage, theirs, ours in compared_commits.pairs(PAIRS):
+        if _fails(partial(stage.check_pair, theirs, ours)):
+            yield f"{ours} after {theirs}"
     for seed in SEEDS:
         if run(Scenario.of(seed)).violation is not None:
             yield f"seed {seed}"
     for search in SEARCHES:
-        if _is_violated(search):
+        if _fails(search.run):
             yield f"search {search.name}"
 
 
-def _is_violated(search: Search) -> bool:
+def _fails(call: Callable[[], object]) -> bool:
     with suppress(Exception):
-        search.run()
+        call()
         return False
     return True
 

@@ -5,7 +5,15 @@ import itertools
 import pytest
 
 from lancelet.format.base_paths import BasePath
-from lancelet.format.operation import Append, Overwrite, UnknownOperation, UpdateBases
+from lancelet.format.operation import (
+    Append,
+    Overwrite,
+    Project,
+    UnknownOperation,
+    UpdateBases,
+    UpdateConfig,
+    UpdateMap,
+)
 from lancelet.table.conflict.rules import KINDS, RULES, judge
 from lancelet.table.conflict.verdict import Outcome
 from tests.kit.tables import SIMPLE_SCHEMA
@@ -40,3 +48,14 @@ def test_appends_follow_appends_and_not_overwrites():
 )
 def test_bases_with_the_same_name_path_or_id_conflict(ours, theirs, outcome):
     assert judge(UpdateBases((ours,)), UpdateBases((theirs,))).outcome is outcome
+
+
+def test_a_change_of_columns_is_repeated_after_a_change_of_their_metadata():
+    """It has the schema before that change, and would undo it."""
+    ours = Project(SIMPLE_SCHEMA, preserves_nullability=True)
+    for theirs in (
+        UpdateConfig(schema_metadata=UpdateMap({"s": "1"})),
+        UpdateConfig(field_metadata={0: UpdateMap({"f": "1"})}),
+    ):
+        assert judge(ours, theirs).outcome is Outcome.RETRY
+    assert judge(ours, UpdateConfig(config=UpdateMap({"c": "1"}))).outcome is Outcome.COMPATIBLE

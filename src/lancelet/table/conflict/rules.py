@@ -155,7 +155,7 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         CreateIndex: _OK,
         Overwrite: _REPLACED,
         Restore: _REPLACED,
-        UpdateConfig: _OK,
+        UpdateConfig: pairs.schema_metadata_changed,
         UpdateMemWalState: _WAL,
         AddOverlays: pairs.check_nullability,
     },
