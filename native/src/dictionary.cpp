@@ -115,13 +115,101 @@ int64_t bytes_of(Strings<Offset> items, ConstBytes data, ConstBytes indices, Byt
   return done;
 }
 
+// Items of at most 32 bytes that were checked once, each padded to `kSlot` bytes: many values are
+// copied without a check for each.
+struct Slots {
+  static constexpr int64_t kSlot = 32;
+  uint8_t* bytes = nullptr;
+  int64_t* sizes = nullptr;
+  int64_t longest = 0;
+  Slots() = default;
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+  ~Slots() { free(bytes), free(sizes); }
+
+  // Returns false if an item is invalid or too long, or if there are as many items as values.
+  template <class Offset>
+  bool fill(Strings<Offset> items, const uint8_t* data, int64_t count) {
+    const int64_t num_items = items.count();
+    if (num_items <= 0 || num_items >= count) return false;
+    bytes = static_cast<uint8_t*>(calloc(num_items, kSlot));
+    sizes = static_cast<int64_t*>(malloc(num_items * sizeof(int64_t)));
+    if (bytes == nullptr || sizes == nullptr) return false;
+    for (int64_t i = 0; i < num_items; ++i) {
+      const int64_t start = items.at(i), size = items.at(i + 1) - start;
+      if (size > kSlot || !within(start, size, items.data_bytes)) return false;
+      if (size > 0 && data != nullptr) memcpy(bytes + i * kSlot, data + start, size);
+      sizes[i] = size;
+      longest = larger(longest, size);
+    }
+    return true;
+  }
+};
+
+template <class Index, class Offset>
+int64_t sizes_of_slots(Strings<Offset> items, ConstBytes indices, Bytes out) {
+  const int64_t count = indices.size / int64_t(sizeof(Index));
+  const int64_t most = sizeof(Offset) == 4 ? INT32_MAX : INT64_MAX / 2;
+  Slots slots;
+  const bool fits = count < out.size / int64_t(sizeof(Offset)) &&
+                    slots.fill(items, nullptr, count) && count <= most / Slots::kSlot &&
+                    uint64_t(largest<Index>(indices.data, count)) < uint64_t(items.count());
+  if (!fits) return sizes_of<Index>(items, indices, out);
+  int64_t total = 0;
+  store(out.data, Offset(0));
+  for (int64_t i = 0; i < count; ++i) {
+    total += slots.sizes[load<Index>(indices.data + i * int64_t(sizeof(Index)))];
+    store(out.data + (i + 1) * int64_t(sizeof(Offset)), Offset(total));
+  }
+  return total;
+}
+
+template <int64_t kWidth, class Index>
+int64_t copy_slots(const Slots& slots, const uint8_t* LANCELET_RESTRICT indices, int64_t count,
+                   uint8_t* LANCELET_RESTRICT out) {
+  int64_t done = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = int64_t(load<Index>(indices + i * int64_t(sizeof(Index))));
+    memcpy(out + done, slots.bytes + index * Slots::kSlot, kWidth);
+    done += slots.sizes[index];
+  }
+  return done;
+}
+
+template <class Index, class Offset>
+int64_t bytes_of_slots(Strings<Offset> items, ConstBytes data, ConstBytes indices, Bytes out) {
+  const int64_t count = indices.size / int64_t(sizeof(Index));
+  Slots slots;
+  const bool fits = slots.fill(items, data.data, count) &&
+                    uint64_t(largest<Index>(indices.data, count)) < uint64_t(items.count());
+  if (!fits) return bytes_of<Index>(items, data, indices, out);
+  // Whole slots are copied, so the last values, which end near the end of the output, are copied
+  // by their sizes; the sum is checked first.
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; ++i)
+    total += slots.sizes[load<Index>(indices.data + i * int64_t(sizeof(Index)))];
+  if (total > out.size) return bytes_of<Index>(items, data, indices, out);
+  int64_t ahead = count, left = 0;
+  while (ahead > 0 && left < Slots::kSlot)
+    left += slots.sizes[load<Index>(indices.data + --ahead * int64_t(sizeof(Index)))];
+  int64_t done = slots.longest <= 16
+                     ? copy_slots<16, Index>(slots, indices.data, ahead, out.data)
+                     : copy_slots<Slots::kSlot, Index>(slots, indices.data, ahead, out.data);
+  for (int64_t i = ahead; i < count; ++i) {
+    const auto index = int64_t(load<Index>(indices.data + i * int64_t(sizeof(Index))));
+    memcpy(out.data + done, slots.bytes + index * Slots::kSlot, slots.sizes[index]);
+    done += slots.sizes[index];
+  }
+  return done;
+}
+
 template <class Offset>
 int64_t sizes_by(int64_t index_bytes, Strings<Offset> items, ConstBytes indices, Bytes out) {
   switch (index_bytes) {
-    case 1: return sizes_of<uint8_t>(items, indices, out);
-    case 2: return sizes_of<uint16_t>(items, indices, out);
-    case 4: return sizes_of<uint32_t>(items, indices, out);
-    case 8: return sizes_of<uint64_t>(items, indices, out);
+    case 1: return sizes_of_slots<uint8_t>(items, indices, out);
+    case 2: return sizes_of_slots<uint16_t>(items, indices, out);
+    case 4: return sizes_of_slots<uint32_t>(items, indices, out);
+    case 8: return sizes_of_slots<uint64_t>(items, indices, out);
     default: return fail(kBadWidth, 1);
   }
 }
@@ -130,10 +218,10 @@ template <class Offset>
 int64_t bytes_by(int64_t index_bytes, Strings<Offset> items, ConstBytes data, ConstBytes indices,
                  Bytes out) {
   switch (index_bytes) {
-    case 1: return bytes_of<uint8_t>(items, data, indices, out);
-    case 2: return bytes_of<uint16_t>(items, data, indices, out);
-    case 4: return bytes_of<uint32_t>(items, data, indices, out);
-    case 8: return bytes_of<uint64_t>(items, data, indices, out);
+    case 1: return bytes_of_slots<uint8_t>(items, data, indices, out);
+    case 2: return bytes_of_slots<uint16_t>(items, data, indices, out);
+    case 4: return bytes_of_slots<uint32_t>(items, data, indices, out);
+    case 8: return bytes_of_slots<uint64_t>(items, data, indices, out);
     default: return fail(kBadWidth, 1);
   }
 }

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, ByteSlices, Int64s
-from lancelet.encodings.arrow import to_arrow
+from lancelet.encodings.arrow import to_arrow, to_numpy
 from lancelet.errors import ArrayOverflowError
 
 _SLICE_SHARE: Final = 4
@@ -59,6 +59,32 @@ def take_rows(array: pa.Array, indices: pa.Array | Int64s, *, is_within: bool = 
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     return pc.call_function("take", [array, indices], _UNCHECKED if is_within else None)
+
+
+def decode_dictionary(array: pa.DictionaryArray) -> pa.Array:
+    """Return the values of a dictionary array.
+
+    >>> decode_dictionary(pa.array(["a", "b", None, "a"]).dictionary_encode()).to_pylist()
+    ['a', 'b', None, 'a']
+    """
+    items, keys = array.dictionary, array.indices
+    if items.type not in _OFFSETS or items.null_count or not len(items):
+        return take_rows(items, keys)
+    validity = None
+    if keys.null_count:
+        validity = keys.is_valid().buffers()[1]
+        keys = keys.fill_null(0)
+    indices = to_numpy(keys)
+    indices = indices.view(f"u{indices.itemsize}")
+    offset = _OFFSETS[items.type]
+    ends = np.frombuffer(items.buffers()[1], offset)[items.offset : items.offset + len(items) + 1]
+    data = np.frombuffer(items.buffers()[2] or b"", np.uint8)
+    try:
+        offsets, found = kernels.lookup_variable(ends, data, indices)
+    except kernels.OffsetOverflowError:
+        return take_rows(items, keys)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(found)]
+    return pa.Array.from_buffers(items.type, len(keys), buffers)
 
 
 def scatter_rows(chunks: Sequence[pa.Array], positions: Int64s) -> pa.Array:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.encodings.take import (
+    decode_dictionary,
     filter_batch,
     join_arrays,
     scatter_rows,
@@ -137,3 +138,19 @@ def test_dictionaries_too_large_together_are_joined_if_the_items_in_use_fit():
     full = [pa.DictionaryArray.from_arrays(everything, page.dictionary) for page in pages]
     with pytest.raises(UnsupportedError, match="do not fit into one array"):
         join_arrays(full)
+
+
+@given(
+    st.lists(st.none() | st.text(max_size=20) | st.sampled_from(["a", "b"]), max_size=60),
+    st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]),
+    st.integers(0, 5),
+)
+def test_dictionaries_of_strings_are_decoded(values, data_type, start):
+    array = pa.array(values).cast(pa.string()).cast(data_type).dictionary_encode()[start:]
+    decoded = decode_dictionary(array)
+    decoded.validate(full=True)
+    assert decoded.equals(array.dictionary_decode())
+    sliced = pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 0, 1], pa.int8()), pa.array(["x", "yy", "zzz"], data_type)[1:]
+    )
+    assert decode_dictionary(sliced).equals(pa.array(["yy", None, "yy", "zzz"], data_type))

@@ -39,7 +39,9 @@ def test_unaligned_bytes_are_looked_up(agree) -> None:
 
 
 @given(
-    words=st.lists(st.binary(max_size=40), min_size=1, max_size=30),
+    words=st.sampled_from([16, 32, 40]).flatmap(
+        lambda size: st.lists(st.binary(max_size=size), min_size=1, max_size=30)
+    ),
     dtype=INDICES,
     offset=st.sampled_from([np.int32, np.int64]),
     count=st.integers(0, 300),
@@ -62,10 +64,11 @@ def test_strings_of_one_size_are_looked_up_identically(agree, known, size, count
     assert (found is CorruptDataError) == bool((indices == known).any())
 
 
+@pytest.mark.parametrize("repeats", [1, 50])
 @pytest.mark.parametrize("offsets", [[0, 3, 2, 9], [0, 2, 3, 11], [-1, 2, 3, 9]])
-def test_offsets_that_leave_the_data_are_rejected(agree, offsets) -> None:
+def test_offsets_that_leave_the_data_are_rejected(agree, offsets, repeats) -> None:
     data = np.zeros(10, np.uint8)
-    indices = np.array([0, 1, 2], np.uint16)
+    indices = np.tile(np.array([0, 1, 2], np.uint16), repeats)
     found = agree("lookup_variable", np.array(offsets, np.int32), data, indices)
     assert found is CorruptDataError
 

@@ -26,7 +26,7 @@ from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.take import take_ascending, take_rows
+from lancelet.encodings.take import decode_dictionary, take_ascending
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes, split_rows_min
@@ -513,7 +513,7 @@ class _Remaining:
 def _decoded(field: Field, array: pa.Array) -> pa.Array:
     """Return the values of a field that was read as a dictionary."""
     if pa.types.is_dictionary(array.type) and not field.logical_type.startswith("dict:"):
-        return take_rows(array.dictionary, array.indices)
+        return decode_dictionary(array)
     return array
 
 
