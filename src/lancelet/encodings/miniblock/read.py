@@ -174,24 +174,31 @@ class MiniBlockPages(PageReader):
 
     def _are_numbers(self, values: ValueRange) -> bool:
         layout = self._layout
-        has_levels = layout.repetition is not None or layout.definition is not None
-        return not has_levels and layout.dictionary is None and self._bits == values.bits
+        is_plain = layout.repetition is None and layout.dictionary is None
+        return is_plain and self._bits == values.bits
 
     def _select(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[tuple[Int64s, LeafRows]]:
         head = yield from self.read_metadata(rows)
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
         found, block = self._values.select(decoded.buffers, decoded.counts, values)
-        found = found - (rows.start - int(head.first_value[target.chunks[0]]))
-        part = slice(*found.searchsorted([0, len(rows)]).tolist())
+        before = int(head.first_value[target.chunks[0]])
+        first, stop = found.searchsorted([rows.start - before, rows.stop - before]).tolist()
+        part: Selection = slice(first, stop)
+        if decoded.definition is not None:
+            part = first + np.flatnonzero(decoded.definition[found[part]] == 0)
         selected = values_from_block(block, self._leaf.data_type, part, None)
-        return found[part], LeafRows(self._layout.layers, None, None, selected)
+        return found[part] - (rows.start - before), LeafRows(
+            self._layout.layers, None, None, selected
+        )
 
     def _match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags]:
         head = yield from self.read_metadata(rows)
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
         found = self._values.match(decoded.buffers, decoded.counts, values)
+        if decoded.definition is not None:  # 0 is a value, other levels are nulls
+            found &= decoded.definition == 0
         before = int(head.first_value[target.chunks[0]])
         return found[rows.start - before : rows.stop - before]
 

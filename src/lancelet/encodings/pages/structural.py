@@ -75,7 +75,7 @@ class PageReader(Protocol):
     def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
         """Return whether the value of each row is in a range, or None if unsupported.
 
-        Supported are numbers without nulls, levels and dictionaries.
+        Supported are numbers outside of lists without a dictionary. Nulls are not in a range.
         """
         return None
 
