@@ -25,7 +25,9 @@ import hashlib
 import itertools
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -110,8 +113,10 @@ VARIANTS = 4
 """The number of variants of one test that a mutant runs."""
 STORED = 16
 """The number of tests of a function that are stored."""
-TIMEOUT = 90
-"""The seconds after which a run is ended: a mutant that never returns is found."""
+CPU_SECONDS = 150
+WALL_SECONDS = 900
+"""The time after which a run is ended: a mutant that never returns, or whose threads wait for each
+other, is found."""
 
 
 @dataclass(frozen=True)
@@ -514,7 +519,7 @@ class Copy:
         }
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def tests(self, names: Iterable[str], seconds: float = TIMEOUT) -> str | None:
+    def tests(self, names: Iterable[str], seconds: int = CPU_SECONDS) -> str | None:
         """Return the first of some tests that fails, or None."""
         options = ("-q", "-x", "-p", "no:cacheprovider", "--no-header", "-m", "not slow")
         left = list(names)
@@ -532,9 +537,9 @@ class Copy:
         failed = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         return failed[0].split(" ")[1] if failed else said[-300:] if "passed" not in said else None
 
-    def histories(self, seconds: float = TIMEOUT) -> str | None:
+    def histories(self, file: str) -> str | None:
         """Return the history or search that finds a violation, or None."""
-        said = self._run(["-m", "tests.kit.simulation.sample"], seconds)
+        said = self._run(["-m", "tests.kit.simulation.sample", file], CPU_SECONDS)
         if said is None:
             return "does not end"
         last = (said.splitlines() or ["it ended"])[-1]
@@ -557,7 +562,8 @@ class Copy:
         """Return the text of a file."""
         return (self.folder / PACKAGE / file).read_text()
 
-    def _run(self, arguments: list[str], seconds: float) -> str | None:
+    def _run(self, arguments: list[str], seconds: int) -> str | None:
+        """Return what a program printed, or None if it did not end in time."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.folder,
@@ -567,13 +573,16 @@ class Copy:
             text=True,
             start_new_session=True,
         )
+        with suppress(ProcessLookupError):
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
         try:
-            said, _ = process.communicate(timeout=seconds)
+            said, _ = process.communicate(timeout=WALL_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             return None
-        return said
+        is_over = process.returncode in {-signal.SIGXCPU, -signal.SIGKILL}
+        return None if is_over else said
 
 
 Calls = dict[str, dict[str, object]]
@@ -682,15 +691,14 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Record]
             copy.apply(mutant, original)
             try:
                 chosen = tests_of(mutant, calls, options.budget) if calls else chosen_tests(mutant)
-                limit = TIMEOUT + 4 * options.budget
                 by_test: str | None = ""
                 by_history: str | None = ""
                 if not options.histories:
-                    by_test = copy.tests(chosen, limit) if chosen else None
+                    by_test = copy.tests(chosen) if chosen else None
                 if options.histories or (
                     not options.tests and (by_test is None or is_protocol(mutant.file))
                 ):
-                    by_history = copy.histories()
+                    by_history = copy.histories(mutant.file)
             finally:
                 copy.write(mutant.file, original)
             record = Record(
