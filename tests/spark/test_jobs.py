@@ -259,6 +259,23 @@ def test_the_keys_of_a_small_source_are_a_filter_of_the_table(spark, tmp_path, w
     assert sorted(found, key=str) == [2000, 5, 7, None]
 
 
+def test_repeated_keys_of_a_small_source_are_an_error_unless_they_are_null(
+    spark, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(merge_keys, "TABLE_BYTES_MIN", 0)
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": range(10), "s": ["a"] * 10, "n": [0] * 10}), uri)
+    schema = "id long, s string, n long"
+    repeated = spark.createDataFrame([(3, "a", 1), (4, "a", 1), (3, "a", 2)], schema)
+    merge = ls.merge(repeated, uri, on=["id", "s"]).when_matched_update()
+    with pytest.raises(InvalidInputError, match="several rows of the source change the same"):
+        merge.execute()
+    distinct = [(None, "a", 1), (None, "a", 2), (3, "a", 3), (3, "b", 4), (4, None, 5)]
+    merge = ls.merge(spark.createDataFrame(distinct, schema), uri, on=["id", "s"])
+    done = merge.when_matched_update().when_not_matched_insert().execute()
+    assert (done.counts.updated, done.counts.inserted) == (1, 4)
+
+
 def test_rows_without_a_match_are_found_beside_a_small_source(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(merge_keys, "TABLE_BYTES_MIN", 0)
     uri = str(tmp_path / "t.lance")

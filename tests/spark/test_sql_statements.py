@@ -565,6 +565,17 @@ MISTAKES = [
     ("CREATE TABLE <new> (id BIGINT) USING lance CLUSTER BY (id)", "CLUSTER BY"),
     ("CREATE TABLE <new> (id BIGINT) LOCATION '/data/t'", "LOCATION"),
     ("VACUUM <t> RETAIN 0 DAYS", "RETAIN"),
+    ("OPTIMIZE <t> WITH (target_rows_per_fragment = 'x')", "target_rows"),
+    ("UPDATE <t> SET n = sum(n)", None),
+    ("UPDATE <t> SET n = (SELECT id FROM <t>)", "(SELECT"),
+    ("UPDATE <t> SET n = 1 / (n - n)", "1 / (n - n)"),
+    ("DELETE FROM <t> WHERE CAST(name AS INT) = 1", "CAST(name AS INT)"),
+    ("INSERT INTO <t> SELECT id, name, assert_true(id > 100) FROM <t>", "assert_true"),
+    ("UPDATE <t> SET n = 3000000000", "n = 3000000000"),
+    ("DELETE FROM <t> WHERE id", "id"),
+    ("DELETE FROM <t> WHERE sum(id) > 1", "sum"),
+    ("ALTER TABLE <t> ADD COLUMN x INT NOT NULL", "x"),
+    ("TRUNCATE <t>", "TRUNCATE"),
     ("CACHE TABLE <t>", None),
 ]
 
@@ -579,12 +590,36 @@ def test_every_error_of_a_statement_has_a_position_and_no_generated_names(run, t
         shown = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
         assert "__lancelet" not in shown, shown
         assert "#target" not in shown, shown
-        found = re.search(r"line 1, column (\d+):", shown)
+        found = re.search(r"line 1, column (\d+):\n(.*)\n( *)\^", shown)
         assert found is not None, (text, shown)
+        assert (found[2], len(found[3])) == (full, int(found[1]) - 1)
         if at is not None:
             start = full.rindex(at.replace("<t>", f"lance.`{table}`"))
             assert int(found[1]) - 1 in {start, start + 2 * (at[1:2] == ".")}, (text, shown)
     assert lance.dataset(table).version == 1
+
+
+def test_an_error_points_to_a_line_of_the_statement(run, table):
+    text = f"/* a note */\nDELETE\nFROM lance.`{table}`\n  WHERE sum(id) > 1"
+    with pytest.raises(PySparkException) as caught:
+        run(text)
+    shown = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert "line 4, column 9:\n  WHERE sum(id) > 1\n        ^" in shown
+
+
+def test_merges_and_updates_record_a_message(run, table, spark):
+    run("UPDATE <t> WITH (commit_message = 'one') SET n = 2 WHERE id = 1")
+    merge = "MERGE INTO <t> WITH (commit_message = 'two') AS t USING (SELECT 2L AS id) AS s"
+    run(f"{merge} ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = 3")
+    frame = spark.createDataFrame([(3, 4)], "id long, n int")
+    update = ls.merge(frame, table, on="id").when_matched_update()
+    update.execute(message="three", once=ls.Once("nightly", 7))
+    update.execute(message="four", once=ls.Once("nightly", 7))
+    versions = [lancelet.dataset(table, version=each).snapshot for each in (2, 3, 4)]
+    found = [each.transaction.properties for each in versions]
+    assert [each["__lance_commit_message"] for each in found] == ["one", "two", "three"]
+    assert found[2]["lancelet.stream"] == "nightly"
+    assert lancelet.dataset(table).version == 4
 
 
 def test_a_column_may_be_named_end(run, path):

@@ -20,6 +20,7 @@ from dataclasses import field, replace
 from functools import lru_cache
 from typing import Final
 
+from lancelet.change.bases import absolute_path
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location
@@ -47,10 +48,12 @@ class TableRef:
     def of(uri: str, options: Mapping[str, str] | None = None) -> TableRef:
         """Return a reference to the latest version of a table.
 
-        >>> TableRef.of("a.lance", {"region": "eu"}).at(3).version
+        Tasks may run in other folders, so that a relative path becomes an absolute one.
+
+        >>> TableRef.of("/data/a.lance", {"region": "eu"}).at(3).version
         3
         """
-        return TableRef(uri, tuple(sorted((options or {}).items())))
+        return TableRef(absolute_path(uri), tuple(sorted((options or {}).items())))
 
     def at(self, version: int | None) -> TableRef:
         """Return a reference to another version of the same branch."""

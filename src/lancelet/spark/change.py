@@ -74,10 +74,12 @@ def compact(
 ) -> Compacted:
     """Merge small fragments and drop deleted rows.
 
-    `options` are those of `dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
+    `options` are those of `dataset.optimize.compact_files`, such as `target_rows_per_fragment`. The
+    table config has the values of the others.
     """
     job, table = begin(uri, running)
-    done = compact_in_tasks(job, table, CompactionOptions(**(options or {})))
+    config = table.at(None).open().manifest.config
+    done = compact_in_tasks(job, table, CompactionOptions.parse(options or {}, config))
     return Compacted(done.snapshot.version, done.metrics, job.report)
 
 

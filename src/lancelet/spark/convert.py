@@ -10,6 +10,8 @@ type cannot represent is an error that names the column.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +21,9 @@ from pyspark.sql.variant_utils import VariantUtils
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import BlobType
 from lancelet.spark.types import VARIANT, is_json_type, is_list, length_of
+
+_DECIMAL_DIGITS_MAX: Final = 38
+_INTEGER_DIGITS: Final = 20
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -220,6 +225,12 @@ def _bounds(array: pa.Array) -> tuple[int, int, np.ndarray[tuple[int], np.dtype[
 
 def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return numbers with the digits that Spark stores in a type: rounded or truncated ones."""
+    if kinds.is_integer(array.type):
+        if kinds.is_floating(target):
+            return array.cast(target, safe=False)
+        if kinds.is_decimal(target):
+            digits = min(_DECIMAL_DIGITS_MAX, _INTEGER_DIGITS + target.scale)
+            return array.cast(pa.decimal128(digits, target.scale))
     is_exact = not kinds.is_decimal(array.type) and not kinds.is_floating(array.type)
     if is_exact or not (kinds.is_integer(target) or kinds.is_decimal(target)):
         return array

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import FractionalType, IntegralType
+from pyspark.sql.types import FractionalType, IntegralType, StringType
 
 from lancelet.jobs.split import estimate_bytes
 from lancelet.spark.small_reads import is_plain, local_frame
@@ -24,8 +24,8 @@ from lancelet.spark.types import spark_type
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
-ROWS_MAX: Final = 10_000
-_BYTES_MAX: Final = 8 * 1024 * 1024
+_ROWS_MAX: Final = 100_000
+_BYTES_MAX: Final = 16 * 1024 * 1024
 TABLE_BYTES_MIN: Final = 2 * 1024 * 1024
 """Minimum size of the key columns of a table to read a source for, in bytes."""
 
@@ -49,10 +49,20 @@ class SmallSource:
             return None
         if not is_plain(frame.schema) or len(set(frame.columns)) < len(frame.columns):
             return None
-        rows = frame.limit(ROWS_MAX + 1).toArrow()
-        if rows.num_rows > ROWS_MAX or rows.nbytes > _BYTES_MAX:
+        rows = frame.limit(_ROWS_MAX + 1).toArrow()
+        if rows.num_rows > _ROWS_MAX or rows.nbytes > _BYTES_MAX:
             return None
         return SmallSource(local_frame(frame.sparkSession, rows, frame.schema), rows)
+
+    def compares_bytes(self, columns: Sequence[str]) -> bool:
+        """Return whether values of columns are equal exactly if their bytes are."""
+        types = [self.frame.schema[name].dataType for name in columns]
+        return all(isinstance(each, IntegralType) or each == StringType() for each in types)
+
+    def repeats(self, columns: Sequence[str]) -> bool:
+        """Return whether several rows without nulls have the same values in columns."""
+        rows = self.rows.select(list(columns)).drop_null()
+        return bool(rows.group_by(list(columns)).aggregate([]).num_rows < rows.num_rows)
 
     def filter_of(self, snapshot: Snapshot, keys: Keys) -> str | None:
         """Return a filter for the table rows that may match a row of the source."""

@@ -27,17 +27,16 @@ from lancelet.change.merge.decide import MergeMatchError
 from lancelet.change.merge.key_columns import KeyColumns
 from lancelet.change.merge.key_filters import InsertedKeys
 from lancelet.change.moved_rows import rows_by_fragment, with_moved_ids
-from lancelet.change.publish import CommitProperties, publish
+from lancelet.change.publish import publish
 from lancelet.format.fragment import Fragment
 from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, KeyFilter
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.jobs.engine import Done
 from lancelet.rowids.address import UInt64s, distinct
-from lancelet.spark.files import FilePlan, delete_files, write_task
+from lancelet.spark.files import FilePlan, Publication, delete_files, write_task
 from lancelet.spark.types import has_collation
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
-from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
 
 ACTION: Final = "__lancelet_action"
@@ -126,7 +125,7 @@ def commit_merge(
     files: FilePlan,
     on: tuple[str, ...],
     parts: Sequence[MergedPart],
-    watermark: BatchWatermark | None,
+    publication: Publication,
     *,
     only_deletes: bool = False,
 ) -> tuple[Snapshot, MergeCounts]:
@@ -155,8 +154,8 @@ def commit_merge(
         mode=UpdateMode.REWRITE_ROWS,
         inserted_rows=_joined_keys(snapshot, on, parts) if on else None,
     )
-    committing = CommitOptions(affected=rows, watermark=watermark, checks_files=True)
-    return publish(snapshot, operation, committing, CommitProperties()), counts
+    committing = CommitOptions(affected=rows, watermark=publication.watermark, checks_files=True)
+    return publish(snapshot, operation, committing, publication.commit_properties), counts
 
 
 def repeated_match_error(on: tuple[str, ...], rows: int) -> MergeMatchError:

@@ -45,7 +45,7 @@ from lancelet.errors import (
 from lancelet.jobs.engine import Job, JobReport
 from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.columns import ROW_ADDRESS
-from lancelet.spark.files import plan_files
+from lancelet.spark.files import Publication, plan_files
 from lancelet.spark.fitting import fit_value
 from lancelet.spark.frames import find_name, quoted, run_over
 from lancelet.spark.merge_keys import SmallSource
@@ -108,12 +108,13 @@ class Matched:
     """The source of a merge and its join columns.
 
     `keys` are pairs of table and source columns. With `only_deletes`, every match is deleted, so
-    several source rows may match the same row.
+    several source rows may match the same row. `small` has the rows if the driver has read them.
     """
 
     frame: DataFrame
     keys: Sequence[tuple[str, str]]
     only_deletes: bool = False
+    small: SmallSource | None = None
 
     def may_repeat_rows(self, table: StructType) -> bool:
         """Return whether several source rows may match the same row.
@@ -128,6 +129,8 @@ class Matched:
         ]
         if not same_type_columns:
             return True
+        if self.small is not None and self.small.compares_bytes(same_type_columns):
+            return self.small.repeats(same_type_columns)
         values = [F.col(quoted(name)) for name in same_type_columns]
         rows = self.frame.where(reduce(and_, (value.isNotNull() for value in values)))
         counts = rows.groupBy(*values).agg(F.count(F.lit(1)).alias(_COUNT))
@@ -183,8 +186,17 @@ class Merge:
         """Delete table rows without a match."""
         return self._with(Clause(Case.TARGET_ONLY, Action.DELETE, condition))
 
-    def execute(self, *, once: Once | None = None, retries: Retries | None = None) -> MergeResult:
-        """Run the merge; it is retried after conflicts with concurrent changes."""
+    def execute(
+        self,
+        *,
+        once: Once | None = None,
+        retries: Retries | None = None,
+        message: str | None = None,
+    ) -> MergeResult:
+        """Run the merge; it is retried after conflicts with concurrent changes.
+
+        `message` is a note for the transaction.
+        """
         if not self.clauses:
             raise InvalidInputError(
                 "the merge has no clauses and would change nothing; add "
@@ -204,7 +216,10 @@ class Merge:
             self.on,
             watermark=watermark,
             retries=retries,
-            matched=Matched(merge.frame, self._keys, only_deletes) if matching else None,
+            settings=replace(WriteSettings(self.table), message=message),
+            matched=(
+                Matched(merge.frame, self._keys, only_deletes, merge.small) if matching else None
+            ),
         )
 
     @property
@@ -400,11 +415,13 @@ def change_rows(
         on: The key of inserted rows, used to detect concurrent inserts of the same key.
         watermark: Identifies a batch of a stream; a batch that was already applied is skipped.
         retries: Limits of the retries after conflicts.
-        settings: How new rows are written.
+        settings: How new rows are written, and the message of the version.
         matched: The source of the merge. Several source rows that change the same row, other than
             by deletion, are an error before anything is written.
     """
     only_deletes = matched is not None and matched.only_deletes
+    settings = settings or WriteSettings(table)
+    publication = Publication(message=settings.message, watermark=watermark)
 
     def attempt(snapshot: Snapshot) -> MergeResult:
         if watermark is not None and watermark.is_reached(snapshot.manifest.config):
@@ -422,13 +439,11 @@ def change_rows(
             if extra:
                 raise repeated_match_error(on, extra)
         written_schema = target_schema(snapshot, frame.schema)
-        files = plan_files(
-            settings or WriteSettings(table), snapshot, written_schema, replaces=False
-        )
+        files = plan_files(settings, snapshot, written_schema, replaces=False)
         run = partial(write_merged, files, on)
         parts = run_over(job, "merge", frame, run)
         published, counts = commit_merge(
-            snapshot, files, on, parts, watermark, only_deletes=only_deletes
+            snapshot, files, on, parts, publication, only_deletes=only_deletes
         )
         return MergeResult(published.version, counts, job.report)
 

@@ -63,6 +63,7 @@ ROW_NAMES: Final = frozenset(
         "target_bases",
         "external_blob_mode",
         "allow_external_blob_outside_bases",
+        "commit_message",
     }
 )
 """Write options that apply to rows added to an existing table."""

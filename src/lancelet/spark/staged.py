@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.change.blob_copies import has_blobs, with_blob_values
 from lancelet.change.merge.key_columns import KeyColumns
-from lancelet.change.merge.key_index import KeyIndex, Keys
+from lancelet.change.merge.key_index import Keys
+from lancelet.change.merge.key_passes import KeyPasses
+from lancelet.change.merge.spec import MergeSpec
 from lancelet.change.rows import RowStream
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment, FragmentId
@@ -54,12 +57,12 @@ class StagedRows:
     def check_distinct(self, snapshot: Snapshot) -> None:
         """Raise if two rows have the same key, because the winner would be undefined."""
         key = KeyColumns.of(snapshot.schema, self.on)
-        keys = [Keys.of(key.of_rows(batch)) for batch in self.keys(snapshot, key)]
-        if not keys:
-            return
-        again, _ = KeyIndex.build(Keys.concat(keys)).repeats()
-        if len(again):
-            raise self.repeated_keys_error(len(again))
+        with closing(KeyPasses(MergeSpec(on=self.on).memory_limit)) as keys:
+            for batch in self.keys(snapshot, key):
+                keys.add(Keys.of(key.of_rows(batch)))
+            count = sum(len(each.index.repeats()[0]) for each in keys.passes())
+        if count:
+            raise self.repeated_keys_error(count)
 
     def repeated_keys_error(self, count: int) -> InvalidInputError:
         """Return the error for rows with the same key."""

@@ -52,7 +52,7 @@ from lancelet.spark.staged import StagedRows
 from lancelet.spark.stream_upserts import UPSERT_RETRIES, upsert_fragments
 from lancelet.spark.types import has_collation
 from lancelet.spark.writer import Written, fragments_of, uncommitted_of
-from lancelet.table.commit import CommitOptions
+from lancelet.table.commit import CommitOptions, check_same_identity
 from lancelet.table.snapshot import Snapshot
 from lancelet.table.watermark import BatchWatermark
 from lancelet.values import dataclass
@@ -119,7 +119,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         """Commit a batch unless the table contains it already."""
         fragments = fragments_of(messages)
         watermark = BatchWatermark(self.stream_id, batchId)
-        latest = latest_of(self.plan.table)
+        latest = self._latest()
         if self.to_log:
             assert latest is not None, "`prepare` has opened it"
             self._log(latest, fragments, batchId)
@@ -133,6 +133,20 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Delete the files of a failed batch."""
         delete_files(self.plan, uncommitted_of(messages))
+
+    def _latest(self) -> Snapshot | None:
+        """Return the latest version of the table that the batch was planned for."""
+        table = self.plan.table
+        latest = latest_of(table)
+        if table.identity is None:
+            return latest
+        if latest is None:
+            raise DatasetNotFoundError(
+                "the table was removed while a batch ran; restart the stream to create it again",
+                uri=table.uri,
+            )
+        check_same_identity(self.plan.read_version, table.identity, latest)
+        return latest
 
     def _created(self) -> Snapshot:
         """Create the table without rows, so that the first batch is merged like any other."""

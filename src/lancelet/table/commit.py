@@ -236,7 +236,7 @@ def _attempt(
     if snapshot is not None:
         check_same_table(snapshot, latest)
     elif options.read_identity is not None:
-        _check_same_table(ours.read_version, options.read_identity, latest)
+        check_same_identity(ours.read_version, options.read_identity, latest)
     if ours.read_version > latest.version and not is_detached(ours.read_version):
         raise VersionNotFoundError(
             "the version that the transaction read was never committed",
@@ -331,12 +331,13 @@ def check_same_table(snapshot: Snapshot, latest: Snapshot) -> None:
     Raises:
         VersionNotFoundError: The table was deleted and created again.
     """
-    _check_same_table(snapshot.version, snapshot.identity, latest, snapshot.entry)
+    check_same_identity(snapshot.version, snapshot.identity, latest, snapshot.entry)
 
 
-def _check_same_table(
+def check_same_identity(
     version: int, identity: str, latest: Snapshot, entry: ManifestEntry | None = None
 ) -> None:
+    """Raise like `check_same_table` for a version that another process read."""
     location, file = latest.location, parse_transaction_file(identity)
     if latest.identity == identity or latest.manifest.ancestor(version) == version_identifier(file):
         return

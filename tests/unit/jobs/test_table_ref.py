@@ -61,3 +61,11 @@ def test_rows_of_a_table_made_again_are_deleted_by_its_own_files(uri):
     replace_table(uri, [7, 8, 9])
     assert delete_rows(job, TableRef.of(uri), "x = 8").num_rows == 1
     assert lance.dataset(uri).to_table().column("x").to_pylist() == [7, 9]
+
+
+def test_tasks_in_other_folders_open_the_same_table(uri, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = TableRef.of("t.lance")
+    monkeypatch.chdir("/")
+    assert read(table) == [1, 2, 3]
+    assert TableRef.of("s3://bucket/t.lance").uri == "s3://bucket/t.lance"

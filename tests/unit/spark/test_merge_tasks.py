@@ -6,15 +6,17 @@ import pytest
 import lancelet
 from lancelet.errors import CommitConflictError
 from lancelet.jobs.table_ref import TableRef
-from lancelet.spark.files import latest_of, plan_files
+from lancelet.spark.files import Publication, latest_of, plan_files
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action, commit_merge, write_merged
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.types import COLLATION_KEY, spark_schema
+from lancelet.table.watermark import BatchWatermark
 
+PLAIN = Publication()
 COLLATED = {COLLATION_KEY: "UTF8_LCASE"}
 
 
-def inserted(table, snapshot, key):
+def inserted(table, snapshot, key, publication=PLAIN):
     schema = spark_schema(snapshot.schema.to_arrow())
     files = plan_files(WriteSettings(table), snapshot, schema, replaces=False)
     rows = pa.record_batch(
@@ -24,7 +26,22 @@ def inserted(table, snapshot, key):
             "s": [key],
         }
     )
-    return commit_merge(snapshot, files, ("s",), [write_merged(files, ("s",), [rows]).value], None)
+    parts = [write_merged(files, ("s",), [rows]).value]
+    return commit_merge(snapshot, files, ("s",), parts, publication)
+
+
+def test_a_merge_records_its_batch_and_message(tmp_path):
+    path = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"s": ["x"]}), path)
+    table = TableRef.of(path, {})
+    publication = Publication(message="note", watermark=BatchWatermark("nightly", 4))
+    published, counts = inserted(table, latest_of(table), "a", publication)
+    assert counts.inserted == 1
+    assert published.transaction.properties == {
+        "lancelet.stream": "nightly",
+        "lancelet.batch": "4",
+        "__lance_commit_message": "note",
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import lance
@@ -11,7 +12,12 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import lancelet
-from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
 from lancelet.mem_wal import LsmScanner
 from lancelet.spark.types import spark_schema
 from pyspark_lance import DefaultSource
@@ -303,6 +309,49 @@ def test_an_abort_after_a_commit_keeps_the_committed_files(tmp_path, options):
     stream.writer(rows(2).schema).commit(messages, 1)
     stream.writer(rows(2).schema).abort(messages, 1)
     assert stream.ids == [1, 2]
+
+
+@pytest.mark.parametrize("stable", ["false", "true"])
+@pytest.mark.parametrize("columns", [["id", "name"], ["id"]])
+def test_a_table_that_was_replaced_while_a_batch_ran_is_not_written(tmp_path, columns, stable):
+    options = {"enable_stable_row_ids": stable}
+    stream = Stream(tmp_path, upsert_on="id", **options)
+    stream.send(0, rows(1))
+    given = rows(1, 2, name="b").select(columns)
+    writer = stream.writer(given.schema)
+    messages = stream.run_tasks(given)
+    shutil.rmtree(stream.uri)
+    with pytest.raises(DatasetNotFoundError, match="removed while a batch ran"):
+        writer.commit(messages, 1)
+    assert not Path(stream.uri).exists()
+    lancelet.write_dataset(rows(7), stream.uri, enable_stable_row_ids=stable == "true")
+    with pytest.raises(VersionNotFoundError, match="deleted and created again"):
+        writer.commit(messages, 1)
+    assert (stream.ids, stream.version) == ([7], 1)
+
+
+def test_a_table_with_a_log_that_was_replaced_while_a_batch_ran_is_not_written(tmp_path):
+    stream, made = logged(tmp_path)
+    made.initialize_mem_wal(unsharded=True)
+    writer = stream.writer(rows(3).schema)
+    messages = stream.run_tasks(rows(3))
+    shutil.rmtree(stream.uri)
+    _, made = logged(tmp_path)
+    made.initialize_mem_wal(unsharded=True)
+    with pytest.raises(VersionNotFoundError, match="deleted and created again"):
+        writer.commit(messages, 0)
+    assert LsmScanner.fresh(made).count_rows() == 2
+
+
+def test_a_batch_commits_after_its_planned_version_was_cleaned_up(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    stream.send(0, rows(1))
+    writer = stream.writer(rows(1).schema)
+    messages = stream.run_tasks(rows(1, 2, name="b"))
+    table = lancelet.write_dataset(rows(5), stream.uri, mode="append")
+    table.cleanup_old_versions(retain_versions=1)
+    writer.commit(messages, 1)
+    assert stream.ids == [1, 2, 5]
 
 
 def test_two_rows_of_a_batch_with_one_key_are_rejected(tmp_path):

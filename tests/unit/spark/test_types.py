@@ -134,6 +134,27 @@ def test_a_value_that_does_not_fit_is_an_error_with_its_column(values, target):
     assert caught.value.facts["column"] == "c"
 
 
+@pytest.mark.parametrize(
+    ("value", "stored", "target", "expected"),
+    [
+        (7, pa.int32(), pa.decimal128(9, 2), decimal.Decimal("7.00")),
+        (2**63 - 1, pa.int64(), pa.decimal128(38, 18), decimal.Decimal(2**63 - 1)),
+        (2**53 + 1, pa.int64(), pa.float64(), 2.0**53),
+        (2**24 + 1, pa.int32(), pa.float32(), 2.0**24),
+        (-1.75, pa.float64(), pa.int32(), -1),
+        (
+            decimal.Decimal("1.235"),
+            pa.decimal128(9, 3),
+            pa.decimal128(9, 2),
+            decimal.Decimal("1.24"),
+        ),
+    ],
+)
+def test_numbers_are_converted_as_spark_stores_them(value, stored, target, expected):
+    made = convert_column(pa.array([value, None], stored), pa.field("c", target))
+    assert made.to_pylist() == [expected, None]
+
+
 def test_a_null_where_none_may_be_is_an_error():
     with pytest.raises(SchemaMismatchError):
         convert_column(pa.array([1, None]), pa.field("c", pa.int64(), nullable=False))

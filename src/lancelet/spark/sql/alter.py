@@ -128,13 +128,14 @@ def _add(session: Session, parser: StatementParser, target: Target) -> None:
             _add_from(session, parser, target, names)
             return
         parser.number = first
+    start = parser.position
     schema = column_definitions(session, parser)
     parser.end()
     required = [each.name for each in schema if not each.nullable]
     if required and dataset.count_rows():
         parser.source.fail(
             "new columns of existing rows are null, so the column cannot be NOT NULL",
-            0,
+            start,
             columns=required,
         )
     dataset.add_columns([stored_field(each) for each in schema])

@@ -44,7 +44,7 @@ def insert(session: Session, parser: StatementParser) -> DataFrame | None:
     reference = parser.table(by_view=True)
     if reference is None:
         return None
-    target = Target.of(session, parser, reference, {*ROW_NAMES, "commit_message"})
+    target = Target.of(session, parser, reference, ROW_NAMES)
     snapshot = target.open()
     schema = target_schema(snapshot)
     where = "true" if overwrites else None

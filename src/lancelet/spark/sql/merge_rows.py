@@ -345,7 +345,7 @@ class _Merge:
             changed,
             tuple(one for one, _ in keys if one != ROW_ADDRESS),
             settings=self.target.settings,
-            matched=Matched(self.frame, keys, only_deletes) if matching else None,
+            matched=Matched(self.frame, keys, only_deletes, self.small) if matching else None,
         )
 
     def changed(self, snapshot: Snapshot) -> DataFrame:

@@ -184,7 +184,7 @@ def run_text(
         if isinstance(error, ParseException) and source.is_written:
             _parse_as_written(session, source)
         start = _error_position(error, source, text)
-        if start is not None:
+        if start is not None and source.in_origin(start) is not None:
             error.add_note(source.pointer(start))
         raise
     return done

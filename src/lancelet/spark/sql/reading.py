@@ -38,8 +38,6 @@ SMALL_BYTES: Final = 2 * 1024 * 1024
 """Maximum size of a table that the driver reads and embeds in Spark's plan, in bytes."""
 FILTERED_BYTES: Final = 32 * 1024 * 1024
 """Maximum number of bytes that the driver reads to apply a filter."""
-_KEYS_MAX: Final = 10_000
-"""Maximum number of join keys in a filter."""
 _SELECTIVE: Final = 4
 """Join keys become a filter if at most 1 in this many rows of their table remain."""
 _FILES_MAX: Final = 256
@@ -104,7 +102,7 @@ def with_keys(opened: OpenTable, use: Use, read: Mapping[str, tuple[int, pa.Tabl
         if table.num_rows > rows // _SELECTIVE:
             continue
         values = pc.unique(table.column(each.other)).drop_null()
-        found = membership(field, values.to_pylist()) if len(values) <= _KEYS_MAX else None
+        found = membership(field, values.to_pylist())
         if found is not None:
             filters.append(found)
     return replace(use, filter=joined(filters) if filters else None)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from pyspark import errors
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -70,6 +71,8 @@ _NO_NAMES: Final = frozenset(
     }
 )
 """Words of messages that are no names in a statement."""
+_POINTER: Final = re.compile(r"line \d+, column \d+:\n")
+_QUERY_IN_ERROR: Final = re.compile(r"\n== SQL \(.*\) ==\n(.*)\n( *\^+)")
 _QUOTED: Final = re.compile(r"[`'\"]([^`'\"]+)[`'\"]")
 
 Handler = Callable[[Session, StatementParser], DataFrame | None]
@@ -125,8 +128,11 @@ def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
     try:
         return _run(session, namespaces.with_current_namespace(session, source))
     except Exception as error:
-        _add_position(spark, source, error)
-        raise
+        found = _without_query(source, error)
+        _add_position(spark, source, found)
+        if found is error:
+            raise
+        raise found from None
 
 
 def _run(session: Session, source: Source) -> DataFrame:
@@ -156,10 +162,36 @@ def _without_with(session: Session, source: Source) -> tuple[Source, Session]:
     return source, session
 
 
+def _without_query(source: Source, error: Exception) -> Exception:
+    """Return an error of a task without the generated query that Spark shows in it.
+
+    Spark marks the expression that failed; the position is that of its text in the statement.
+    """
+    java_error = getattr(error, "java_exception", None)
+    message = str(error if java_error is None else java_error.getMessage())
+    match = _QUERY_IN_ERROR.search(message)
+    if match is None:
+        return error
+    text, marks = match[1], match[2]
+    marked = text[marks.index("^") : len(marks.rstrip())].partition("_pyspark_")[0].strip()
+    message = message[: match.start()].rstrip()
+    condition = re.match(r"\[([\w.]+)\] ", message)
+    kind = getattr(errors, type(error).__name__, errors.SparkRuntimeException)
+    found: Exception = kind(
+        message=message if condition is None else message[condition.end() :],
+        errorClass=None if condition is None else condition[1],
+        messageParameters={},
+    )
+    start = source.text.find(marked)
+    if marked and start >= 0:
+        found.add_note(source.pointer(start))
+    return found
+
+
 def _add_position(spark: SparkSession, source: Source, error: Exception) -> None:
     """Add a note with the position of the word that an error is about, unless it has one."""
     shown = [str(error), *getattr(error, "__notes__", ())]
-    if any("\n^" in each or " ^" in each for each in shown):
+    if any(_POINTER.search(each) for each in shown):
         return
     references = find_references(source, attached(spark))
     if not references and isinstance(error, PySparkException):
@@ -173,4 +205,4 @@ def _add_position(spark: SparkSession, source: Source, error: Exception) -> None
     starts = [each.start for each in tokens if each.text.lower() in exact]
     starts += [each.start for each in tokens if each.text.lower() in loose]
     starts += [each.start for each in references] or [each.start for each in source.tokens[1:]]
-    error.add_note(source.pointer(starts[0] if starts else 0))
+    error.add_note(source.pointer(starts[0] if starts else source.start))

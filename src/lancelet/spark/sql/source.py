@@ -78,6 +78,11 @@ class Source:
         """Whether the text is the user's statement or the end of it."""
         return self.origin is None or self.origin.text.endswith(self.text)
 
+    @property
+    def start(self) -> int:
+        """The position of the first token."""
+        return self.tokens[0].start if self.tokens else 0
+
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
         """The tokens without comments; empty if the text cannot be tokenized."""
@@ -109,7 +114,8 @@ class Source:
              ^
         """
         if self.origin is not None:
-            return self.origin.pointer(self._in_origin(start))
+            found = self.in_origin(start)
+            return self.origin.pointer(self.origin.start if found is None else found)
         start = min(start, len(self.text))
         first = self.text.rfind("\n", 0, start) + 1
         stop = self.text.find("\n", start)
@@ -118,19 +124,21 @@ class Source:
         column = start - first
         return f"line {number}, column {column + 1}:\n{line}\n{' ' * column}^"
 
-    def _in_origin(self, start: int) -> int:
+    def in_origin(self, start: int) -> int | None:
         """Return the position in the original statement of a position in this text.
 
-        In a generated text, it is that of the token that has the most neighbors in common.
+        In a generated text, it is that of the token that has the most neighbors in common, or None
+        if the statement does not contain the token.
         """
-        assert self.origin is not None
+        if self.origin is None:
+            return start
         at_end = self.origin.text.rfind(self.text)
         if at_end >= 0:
             return at_end + start
         mine = [each.text for each in self.tokens]
         number = next((n for n, each in enumerate(self.tokens) if each.start == start), None)
         if number is None:
-            return 0
+            return None
         theirs = [each.text for each in self.origin.tokens]
 
         def common(index: int) -> int:
@@ -141,7 +149,7 @@ class Source:
             )
 
         indices = [index for index, text in enumerate(theirs) if text == mine[number]]
-        return self.origin.tokens[max(indices, key=common)].start if indices else 0
+        return self.origin.tokens[max(indices, key=common)].start if indices else None
 
 
 def follows_dot(before: Token | None) -> bool:

@@ -29,6 +29,7 @@ from lancelet.spark.sql.target import Target, empty_result, exact_filter
 from lancelet.upkeep.compact.options import CompactionOptions
 
 _CHECK: Final = "spark.lancelet.retentionDurationCheck.enabled"
+_TEXT_OPTIONS: Final = {"compaction_mode", "data_storage_version"}
 _UNITS: Final = {"HOUR": "hours", "DAY": "days", "WEEK": "weeks", "MINUTE": "minutes"}
 
 
@@ -56,11 +57,14 @@ def optimize(session: Session, parser: StatementParser) -> DataFrame | None:
         parser.fail("rows are not sorted; use an index: CREATE INDEX name ON table (column)")
     parser.end()
     valid = sorted(each.name for each in fields(CompactionOptions))
-    for name in options.keys() - set(valid):
+    for name, value in options.items():
         start = max(parser.source.text.lower().rfind(name), 0)
-        parser.source.fail(
-            f"unknown option `{name}`{similar_names(name, valid)}", start, expected=valid
-        )
+        if name not in valid:
+            parser.source.fail(
+                f"unknown option `{name}`{similar_names(name, valid)}", start, expected=valid
+            )
+        if isinstance(value, str) and name not in _TEXT_OPTIONS:
+            parser.source.fail(f"`{name}` must be a number or a boolean", start, found=value)
     done = change.compact(target.table.uri, options=options, **target.running)
     row = (
         done.version,
