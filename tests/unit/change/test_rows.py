@@ -277,3 +277,20 @@ def test_other_items_of_an_iterable_are_an_error_that_lists_the_accepted_ones(va
     with pytest.raises(InvalidInputError, match="must yield batches, tables, dicts") as raised:
         read_rows(iter([value, value]), None)
     assert raised.value.facts["found"] == str(type(value))
+
+
+def test_errors_name_the_next_step() -> None:
+    with pytest.raises(InvalidInputError, match=r"open a file first"):
+        read_rows("people.parquet")
+    with pytest.raises(InvalidInputError, match=r"convert integers of more than 64 bits"):
+        read_rows({"a": [1, 2**70]})
+    with pytest.raises(InvalidInputError) as caught:
+        read_rows({"a": ["x", object()]})
+    assert "64 bits" not in str(caught.value)
+
+
+def test_an_array_of_another_type_is_rejected_without_a_row() -> None:
+    """Arrow's error has the value; no row is worse than the ones before it."""
+    schema = pa.schema([("a", pa.int64())])
+    with pytest.raises(pa.ArrowInvalid, match="Failed to parse string: 'y'"):
+        read_rows({"a": pa.array(["1", "y"])}, schema)

@@ -167,3 +167,16 @@ def test_a_notebook_without_widgets_prints_text(monkeypatch):
         importlib.util, "find_spec", lambda name: None if name == "ipywidgets" else find_spec(name)
     )
     assert isinstance(progress_bars.new_bars(), progress_bars.TextLines)
+
+
+def test_rows_are_counted_while_they_are_written() -> None:
+    counts = []
+
+    def note(event) -> None:
+        if event.stage == "write rows":
+            counts.append(event.completed)
+
+    batches = [pa.record_batch({"id": [number, number]}) for number in range(3)]
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    lancelet.write_dataset(reader, "memory://", progress=note)
+    assert {2, 4, 6} <= set(counts)

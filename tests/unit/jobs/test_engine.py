@@ -15,7 +15,7 @@ from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailabl
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.io.open import open_folder
 from lancelet.jobs import bar
-from lancelet.jobs.engine import Done, Job, Progress
+from lancelet.jobs.engine import Done, Job, Progress, run_task
 from lancelet.jobs.local import LocalEngine
 from lancelet.jobs.worker import WorkerDiedError
 from tests.kit.mapped_files import resident_bytes
@@ -172,3 +172,19 @@ def test_the_bar_starts_a_line_and_a_clock_for_each_phase(monkeypatch):
     assert lines.endswith("2/2  4.0 s\n")
     show(Progress("index", 1, 2))
     assert stream.getvalue().endswith("1/2  96.0 s")
+
+
+def test_a_phase_whose_tasks_others_start_is_reported() -> None:
+    seen = []
+    job = Job(LocalEngine(1), progress=seen.append)
+    before = time.perf_counter()
+
+    def outcomes(control):
+        control.report(1)
+        return [run_task(square, 3), run_task(square, 4)]
+
+    assert job.collect("squares", outcomes, total=5) == [9, 16]
+    (report,) = job.report.phases
+    assert 0 <= report.seconds <= time.perf_counter() - before
+    assert (report.name, report.tasks) == ("squares", 2)
+    assert [(each.done, each.total) for each in seen] == [(0, 5), (1, 5), (2, 2)]
