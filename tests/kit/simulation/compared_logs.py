@@ -48,6 +48,8 @@ _KEYS: Final = 6
 _RETRIES: Final = 3
 _ROW_BYTES: Final = 16
 _DATA: Final = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
+_OTHER: Final = pa.field("other_column", pa.int64())
+"""A column that all puts omit."""
 _KEYED: Final = pa.schema(
     [
         pa.field(
@@ -57,6 +59,7 @@ _KEYED: Final = pa.schema(
             metadata={"lance-schema:unenforced-primary-key": "true"},
         ),
         pa.field("v", pa.int64()),
+        _OTHER,
     ]
 )
 
@@ -186,7 +189,7 @@ class _History:
         with surroundings.replaced_by(self.world), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             MemoryStore.reset(_BUCKET)
-            schema = _KEYED if self.is_keyed else _DATA
+            schema = _KEYED if self.is_keyed else _DATA.append(_OTHER)
             dataset = lancelet.write_dataset(schema.empty_table(), _URI)
             dataset.initialize_mem_wal(unsharded=True)
             try:
@@ -216,9 +219,9 @@ class _History:
             "durable_write": random.random() < 0.6,
             "max_memtable_rows": random.choice([3, 5, 1000]),
             "max_memtable_batches": random.choice([1, 2, 1000]),
-            "max_memtable_size": random.choice([1 << 20, 1 << 20, 60]),
-            "max_wal_buffer_size": random.choice([1 << 20, 40, 70]),
-            "max_unflushed_memtable_bytes": random.choice([1 << 20, 60]),
+            "max_memtable_size": random.choice([1 << 20, 1 << 20, 90]),
+            "max_wal_buffer_size": random.choice([1 << 20, 60, 90]),
+            "max_unflushed_memtable_bytes": random.choice([1 << 20, 90]),
         }
         given: dict[str, Any] = {**limits, "max_wal_flush_interval_ms": 0}
         if not self.has_log:
@@ -262,6 +265,10 @@ class _History:
             schema=_DATA,
         )
 
+    def _bytes_of(self, count: int) -> int:
+        marks = (count + 7) // 8 if self.is_keyed else 0
+        return _ROW_BYTES * count + marks + int(pa.nulls(count, pa.int64()).nbytes)
+
     def _put(self) -> None:
         _, shard = self._shard()
         writer = shard.writer
@@ -273,9 +280,7 @@ class _History:
         ]
         parts = [rows[: count // 2], rows[count // 2 :]] if batches > 1 else [rows]
         parts = [each for each in parts if each]
-        mark = [(len(each) + 7) // 8 if self.is_keyed else 0 for each in parts]
-        sizes = [_ROW_BYTES * len(each) + more for each, more in zip(parts, mark, strict=True)]
-        write = _Write(rows, len(parts), sum(sizes))
+        write = _Write(rows, len(parts), sum(self._bytes_of(len(each)) for each in parts))
         data = pa.Table.from_batches([self._batch_of(each) for each in parts])
         self._do(shard, writer, write, lambda: writer.raw.put(data))
 
@@ -291,12 +296,10 @@ class _History:
                 writer.raw.delete(data)
             return
         rows: list[tuple[int, int | None]] = [(key, None) for key in keys]
-        columns = [
-            data["id"].chunk(0),
-            pa.nulls(len(keys), pa.int64()),
-            pa.array([True] * len(keys)),
-        ]
-        write = _Write(rows, 1, sum(each.nbytes for each in columns))
+        nulls = [pa.nulls(len(keys), pa.int64()) for _ in range(2)]
+        columns = [data["id"].chunk(0), *nulls, pa.array([True] * len(keys))]
+        batch = pa.RecordBatch.from_arrays(columns, ["id", "v", "other_column", "mark"])
+        write = _Write(rows, 1, batch.nbytes)
         self._do(shard, writer, write, lambda: writer.raw.delete(data))
 
     def _do(self, shard: _Shard, writer: _Writer, write: _Write, call: Callable[[], None]) -> None:
@@ -304,8 +307,7 @@ class _History:
         limits = writer.limits
         if write.batches > limits["max_memtable_batches"]:
             write.batches = 1
-            mark = (len(write.rows) + 7) // 8 if self.is_keyed else 0
-            write.num_bytes = _ROW_BYTES * len(write.rows) + mark
+            write.num_bytes = self._bytes_of(len(write.rows))
         if len(write.rows) > limits["max_memtable_rows"]:
             with _fails(PutError, "more rows than fit"):
                 call()

@@ -41,7 +41,7 @@ from lancelet.format.operation import (
     UpdateMap,
 )
 from lancelet.format.paths import branch_path, branch_root, is_detached, manifest_path
-from lancelet.format.refs import RefNameError
+from lancelet.format.refs import RefNameError, render_branch, with_checksum
 from lancelet.format.transaction import Transaction
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request, WrappedStore
@@ -103,6 +103,7 @@ _DURATIONS: Final = {
     "soon": None,
     "3": None,
     "3 parsecs": None,
+    f"{'1' * 5000}s": None,
     "2h x": None,
     "": None,
 }
@@ -157,7 +158,7 @@ class _Branch:
     parent: str | None
     version: int
     steps: int
-    """The number of branches from the main one."""
+    """The number of branches from the main one; 0 if a branch has no identifier."""
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -167,12 +168,11 @@ def _require(condition: object, text: str, *facts: object) -> None:
 
 
 @contextmanager
-def _fails(
-    kind: type[BaseException] | tuple[type[BaseException], ...], what: str
-) -> Iterator[None]:
+def _fails(kind: type[BaseException], what: str, *, hides: str = "\0") -> Iterator[None]:
     try:
         yield
-    except kind:
+    except kind as error:
+        _require(hides not in str(error), f"{what} failed with another message", error)
         return
     except LanceletError as error:
         raise ViolationError(f"{what} failed with another error: {error!r}") from error
@@ -262,6 +262,7 @@ class _History:
         expected: type[LanceletError] | None = None
         files = versions[latest].files
         operation: Operation
+        options["attempts"] = self.random.choice([0, 1, 20])
         match kind:
             case "append":
                 fragment = write_fragment(location, self._rows(), SIMPLE_SCHEMA)
@@ -273,7 +274,7 @@ class _History:
                 operation, files = Overwrite((fragment,), SIMPLE_SCHEMA), (fragment.files[0].path,)
                 if any(n in versions and versions[n].kind == "overwrite" for n in since):
                     expected = CommitConflictError
-                if options.get("attempts") == 0 and since:
+                if options["attempts"] == 0 and since:
                     expected = CommitConflictError
             case "restore":
                 old = self.random.choice([*versions, latest + 3, *sorted(self.removed[branch])[:1]])
@@ -318,7 +319,7 @@ class _History:
         self._commit(None, "append")
 
     def _overwrite(self) -> None:
-        self._commit(self._branch(), "overwrite", attempts=self.random.choice([0, 1, 20]))
+        self._commit(self._branch(), "overwrite")
 
     def _restore(self) -> None:
         self._commit(self._branch(), "restore")
@@ -483,7 +484,8 @@ class _History:
                 create_branch(self.main, name, source)
             return
         created = create_branch(self.main, name, source)
-        steps = 1 if parent is None else self.branches[parent].steps + 1
+        above = 0 if parent is None else self.branches[parent].steps
+        steps = 0 if parent is not None and not above else above + 1
         self.branches[name] = _Branch(parent, version, steps)
         self.versions[name], self.removed[name] = {}, set()
         self.detached[name] = {}
@@ -492,6 +494,21 @@ class _History:
             self.main.store.delete(branch_path(name))
             self._forget_branch(name)
             self.unnamed.add(name)
+
+    def _interrupt_branch(self) -> None:
+        """Create a branch whose writer dies, and remove the version that it was created from."""
+        if "b" in self.branches or "b" in self.unnamed:
+            return
+        created = create_branch(self.main, "b", open_snapshot(self.main))
+        self.main.store.delete(branch_path("b"))
+        self.unnamed.add("b")
+        self.versions["b"], self.removed["b"], self.detached["b"] = {}, set(), {}
+        self._record("b", created, "branch")
+        self._commit(None, "overwrite")
+        self._commit(None, "overwrite")
+        clones = () if self.clone is None else (f"memory://{_BUCKET}/{_CLONE}",)
+        policy = CleanupPolicy(error_if_tagged_old_versions=False, clones=clones)
+        self._clean_up(None, open_snapshot(self.main), policy)
 
     def _create_removed_branch(self) -> None:
         """Create a branch of a version that was removed since it was opened."""
@@ -510,6 +527,14 @@ class _History:
             return
         replace_branch_metadata(self.main, name, metadata)
         self.branches[name].metadata = metadata
+
+    def _forget_identifier(self) -> None:
+        """Store a branch as an old writer did: it and its new branches have no identifier."""
+        name = self.random.choice(_BRANCHES)
+        if name in self.branches:
+            branch = replace(get_branch(self.main, name), identifier=None)
+            self.main.store.put(branch_path(name), with_checksum(render_branch(branch)))
+            self.branches[name].steps = 0
 
     def _delete_branch(self) -> None:
         name = self.random.choice(_BRANCHES)
@@ -652,7 +677,7 @@ class _History:
             _require(auto_cleanup(snapshot) is None, "a cleanup that was not due")
             return
         if _DURATIONS[text] is None:
-            with _fails(CleanupWarning, f"the duration {text!r}"):
+            with _fails(CleanupWarning, f"the duration {text!r}", hides="Error:"):
                 auto_cleanup(snapshot)
             return
         seconds = _DURATIONS[text]
@@ -866,8 +891,8 @@ class _History:
         }
         before = {path: size for path, size in before.items() if "/_versions/." not in path}
         _require(left == before, "changed files", left.keys() ^ before.keys())
-        for info in list(self.store.list(_ROOT)):
-            self.store.delete(info.path)
+        self.store.delete(f"{_ROOT}/{manifest_path(stored, old.entry.naming)}")
+        self._drop_during_a_commit(old.version)
         transaction = Transaction(old.version, str(surroundings.new_uuid()), ReserveFragments(1))
         options = CommitOptions(snapshot=old)
         with _fails(DatasetNotFoundError, "a commit to a dropped table"):
@@ -881,6 +906,23 @@ class _History:
             commit(self.main, transaction, options)
         with _fails(VersionNotFoundError, "a commit to a table that was created again"):
             commit(self.main, transaction, CommitOptions(read_identity=old.identity))
+
+    def _drop_during_a_commit(self, version: int) -> None:
+        """Delete the table just before a commit puts its manifest, which must not remain."""
+
+        def drop(request: Request) -> None:
+            if request.path.endswith(".manifest") and request.is_change:
+                for info in list(self.store.list(_ROOT)):
+                    self.store.delete(info.path)
+
+        raced = replace(self.main, store=WrappedStore(self.main.store, _Before(drop)))
+        transaction = Transaction(version, str(surroundings.new_uuid()), ReserveFragments(1))
+        with _fails(VersionNotFoundError, "a commit to a table that was dropped meanwhile"):
+            commit(raced, transaction)
+        left = [info.path for info in self.store.list(f"{_ROOT}/_versions")]
+        _require(not any(path.endswith(".manifest") for path in left), "a manifest is left", left)
+        for info in list(self.store.list(_ROOT)):
+            self.store.delete(info.path)
 
 
 def _number_of(path: str) -> int:
@@ -934,7 +976,9 @@ _CALLS: Final = {
     "use_bad_names": 0.3,
     "create_branch": 5,
     "create_removed_branch": 0.5,
+    "interrupt_branch": 1,
     "annotate_branch": 1.5,
+    "forget_identifier": 0.5,
     "delete_branch": 2,
     "leave_files": 3,
     "publish_late": 2,

@@ -35,6 +35,7 @@ SEARCHES: Final = (
     Search("", "two_commits_and_a_cleanup", switches_max=1),
     Search("", "a_commit_and_cleanups", switches_max=1),
     Search("", "a_late_commit_and_joined_records", switches_max=1),
+    Search("", "a_tag_and_joined_records", switches_max=1),
     *(Search("", "shard", who, switches_max=1) for who in ("mn", "mc", "ac")),
     Search("", "new shard", "xd", switches_max=1),
     *(Search("", "rows", who, switches_max=1) for who in ("de", "du", "dp", "wd", "st", "mf")),
@@ -46,7 +47,7 @@ SEARCHES: Final = (
 
 TABLES: Final = 24
 LOGS: Final = 16
-PAIRS: Final = 160
+PAIRS: Final = 1260
 """The number of histories and pairs that are compared with a model."""
 
 
