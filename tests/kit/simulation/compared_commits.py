@@ -26,7 +26,7 @@ import pyarrow as pa
 import lancelet
 from lancelet import surroundings
 from lancelet.change.mem_wal_guard import MemWalAttachedError
-from lancelet.errors import CommitConflictError, LanceletError
+from lancelet.errors import CommitConflictError, FieldNotFoundError, LanceletError
 from lancelet.format.operation import (
     CompactedSsTable,
     Operation,
@@ -570,9 +570,11 @@ class Stage:
                 text = "cannot be repeated" if is_final else "is repeated in vain"
                 raise ViolationError(f"the change {text}: {error}") from error
             return "incompatible" if is_final else "retry"
-        except LanceletError as error:
+        except FieldNotFoundError as error:
             _check_state(location, state)
             return type(error).__name__
+        except LanceletError as error:
+            raise ViolationError(f"the change is not reported as a conflict: {error}") from error
         if expected is None:
             raise ViolationError("a change that cannot be made was accepted")
         _check_state(location, expected)
