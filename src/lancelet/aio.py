@@ -673,6 +673,7 @@ class AsyncDataset(_Async[LanceDataset]):
     shallow_clone = _reopened(LanceDataset.shallow_clone)
     deep_clone = _reopened(LanceDataset.deep_clone)
     create_branch = _reopened(LanceDataset.create_branch)
+    create_view = _reopened(LanceDataset.create_view)
 
     data_storage_version = _attribute(LanceDataset, "data_storage_version")
     default_scan_options = _attribute(LanceDataset, "default_scan_options")

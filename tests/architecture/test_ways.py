@@ -97,7 +97,7 @@ CALLERS = {
         "encodings/miniblock/page_metadata.py",
         "encodings/miniblock/read.py",
     },
-    "dictionary": {"encodings/codecs/dictionary.py"},
+    "dictionary": {"encodings/codecs/dictionary.py", "encodings/take.py"},
     "fsst": {"encodings/codecs/fsst.py"},
     "full_zip": {"encodings/fullzip/read.py", "encodings/fullzip/write.py"},
     "levels": {

@@ -9,7 +9,7 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.dataset.columns import AlterColumn
-    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.dataset import LanceDataset, open_view
     from lancelet.dataset.fragment import LanceFragment
     from lancelet.dataset.history.changes import DatasetDelta
     from lancelet.dataset.history.refs import Branch, Branches, Tag, Tags, VersionRef
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.scan.search import VectorSearchQuery
     from lancelet.dataset.session import Session
     from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
+    from lancelet.dataset.views import MaterializedView
     from lancelet.dataset.write.committing import (
         LANCE_COMMIT_MESSAGE_KEY,
         BulkCommitResult,
@@ -67,6 +68,7 @@ __all__ = [
     "LanceOperation",
     "LanceScanner",
     "LanceStats",
+    "MaterializedView",
     "MergeInsertBuilder",
     "ScannerBuilder",
     "Session",
@@ -81,6 +83,7 @@ __all__ = [
     "Version",
     "VersionRef",
     "dataset",
+    "open_view",
     "serialize_row_addrs",
     "write_dataset",
 ]
@@ -139,6 +142,7 @@ import_on_demand(
         "LanceOperation": "lancelet.dataset.write.operations",
         "LanceScanner": "lancelet.dataset.scan.scanner",
         "LanceStats": "lancelet.dataset.maintenance.statistics",
+        "MaterializedView": "lancelet.dataset.views",
         "MergeInsertBuilder": "lancelet.dataset.mutation",
         "ScannerBuilder": "lancelet.dataset.scan.builder",
         "Session": "lancelet.dataset.session",
@@ -154,6 +158,7 @@ import_on_demand(
         "VersionRef": "lancelet.dataset.history.refs",
         "_coerce_query_vector": "lancelet.dataset.scan.search:coerce_query_vector",
         "dataset": "lancelet.dataset.write.write",
+        "open_view": "lancelet.dataset.dataset",
         "serialize_row_addrs": "lancelet.dataset.history.row_ids",
         "write_dataset": "lancelet.dataset.write.write",
     },

@@ -50,6 +50,7 @@ from lancelet.dataset.show import display
 from lancelet.dataset.show.plots import Plots
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.dataset.sql.query import SqlMethods
+from lancelet.dataset.views import MaterializedView, ViewMethods
 from lancelet.dataset.write.committing import CommitMethods
 from lancelet.dataset.write.models import ModelMethods
 from lancelet.dataset.write.schema import LanceSchema
@@ -90,6 +91,7 @@ class LanceDataset(
     RecallMethods,
     HybridMethods,
     TextMethods,
+    ViewMethods,
 ):
     """A Lance table at one version: reads, changes, history, indices and maintenance.
 
@@ -499,6 +501,39 @@ class LanceDataset(
         """
         uri = snapshot.location.uri
         return LanceDataset(uri, session=self._session, _handle=self._handle.at(snapshot))
+
+
+def open_view(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    source_options: Mapping[str, str] | None = None,
+) -> MaterializedView:
+    """Open a view.
+
+    Args:
+        uri: The location of the table of the view.
+        storage_options: The storage options of the view.
+        source_options: The storage options of the source, by default those of the view.
+
+    Returns:
+        The view.
+
+    Raises:
+        InvalidInputError: If the table is no view.
+
+    Example:
+        ```python
+        import lancelet
+
+        lancelet.write_dataset({"id": [1, 2]}, "memory://numbers", enable_stable_row_ids=True)
+        numbers = lancelet.dataset("memory://numbers")
+        numbers.create_view("memory://small", "SELECT id FROM source WHERE id < 2")
+        lancelet.open_view("memory://small").to_table()
+        ```
+    """
+    handle = open_handle(text_of(uri), None, OpenOptions(storage_options=storage_options))
+    return MaterializedView(LanceDataset, handle, source_options)
 
 
 def _reopened(

@@ -102,10 +102,30 @@ def _whole_ranges(fragment_id: int, sequence: RowIdSequence) -> list[tuple[int, 
     return runs
 
 
+def _runs_between(
+    fragment_id: int, sequence: RowIdSequence, deleted: Int64s
+) -> tuple[UInt64s, UInt64s, UInt64s]:
+    """Return the runs of ids between deleted rows, for a sequence of ranges."""
+    ranges = [segment for segment in sequence.segments if isinstance(segment, Range)]
+    edges = np.cumsum([0, *map(len, ranges)])
+    first_ids = np.array([each.start for each in ranges], np.uint64)
+    # A run starts at a range or after a deleted row, and ends before the next of either.
+    starts = np.setdiff1d(np.append(edges[:-1], deleted + 1), np.append(deleted, edges[-1]))
+    stops = np.union1d(edges[1:], deleted)
+    stops = stops[np.searchsorted(stops, starts, side="right")]
+    within = np.searchsorted(edges, starts, side="right") - 1
+    ids = first_ids[within] + (starts - edges[within]).astype(np.uint64)
+    addresses = np.uint64(row_address(fragment_id, 0)) + starts.astype(np.uint64)
+    return ids, ids + (stops - starts).astype(np.uint64), addresses
+
+
 def _live_runs(
     fragment_id: int, sequence: RowIdSequence, deletions: DeletionVector
 ) -> tuple[UInt64s, UInt64s, UInt64s]:
     """Return the runs of live ids of a fragment, in row order."""
+    if all(isinstance(segment, Range) for segment in sequence.segments):
+        deletions.check_within(len(sequence))
+        return _runs_between(fragment_id, sequence, deletions.to_array().astype(np.int64))
     offsets: Int64s = deletions.live_offsets(len(sequence))
     ids = sequence.to_array()[offsets]
     if not len(ids):

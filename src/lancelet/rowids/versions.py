@@ -90,6 +90,8 @@ class VersionSequence:
 
     def take(self, offsets: Int64s) -> UInt64s:
         """Return the versions of the rows at these offsets."""
+        if len(self.versions) == 1:
+            return np.full(len(offsets), self.versions[0])
         return self.versions[np.searchsorted(np.cumsum(self.lengths), offsets, side="right")]
 
     def slice(self, start: int, stop: int) -> VersionSequence:

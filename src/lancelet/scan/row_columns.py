@@ -20,6 +20,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.format.fragment import Fragment
 from lancelet.rowids.address import UInt64s, addresses_of
+from lancelet.rowids.versions import VersionSequence
 from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property
@@ -37,6 +38,9 @@ class RowColumn(Enum):
 
 ROW_FIELDS: Final = {column.value: pa.field(column.value, pa.uint64()) for column in RowColumn}
 """The Arrow fields of all row columns, by name."""
+
+_FEW_RUNS: Final = 8
+_ROWS_PER_OFFSET: Final = 16
 
 _Make: TypeAlias = Callable[["FragmentRows", Int64s], UInt64s]
 
@@ -85,11 +89,11 @@ class FragmentRows:
 
     def created(self, offsets: Int64s) -> UInt64s:
         """Return the version that created each row."""
-        return self._created[offsets]
+        return _at(self._created, offsets)
 
     def updated(self, offsets: Int64s) -> UInt64s:
         """Return the version that last updated each row."""
-        return self._updated[offsets]
+        return _at(self._updated, offsets)
 
     @cached_property
     def _first_index(self) -> int:
@@ -97,12 +101,19 @@ class FragmentRows:
         return int(live_rows_before(self.snapshot)[fragment_index])
 
     @cached_property
-    def _created(self) -> UInt64s:
-        return created_versions_of(self.snapshot, self.fragment).to_array()
+    def _created(self) -> VersionSequence:
+        return created_versions_of(self.snapshot, self.fragment)
 
     @cached_property
-    def _updated(self) -> UInt64s:
-        return updated_versions_of(self.snapshot, self.fragment).to_array()
+    def _updated(self) -> VersionSequence:
+        return updated_versions_of(self.snapshot, self.fragment)
+
+
+def _at(versions: VersionSequence, offsets: Int64s) -> UInt64s:
+    """Return the versions of rows; many of them are read faster from one value per row."""
+    runs = len(versions.versions)
+    is_dense = runs > _FEW_RUNS and len(offsets) * _ROWS_PER_OFFSET > len(versions)
+    return versions.to_array()[offsets] if is_dense else versions.take(offsets)
 
 
 _MAKERS: Final[dict[RowColumn, _Make]] = {

@@ -275,8 +275,10 @@ def _follow(
     if existing is not None:
         check_new_files(existing, None, folder=VersionFolder.of(location.store))
         return existing
-    if options.watermark is not None and options.watermark.is_reached(latest.manifest.config):
-        return latest
+    if options.watermark is not None:
+        if options.watermark.is_reached(latest.manifest.config):
+            return latest
+        options.watermark.check(latest.manifest.config, uri=location.uri)
     version = latest.version + 1
     if is_detached(version):
         raise VersionRangeError(

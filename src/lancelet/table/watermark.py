@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lancelet.errors import CorruptDataError
+from lancelet.errors import CommitConflictError, CorruptDataError
 from lancelet.values import dataclass
 
 PREFIX: Final = "lancelet.stream."
@@ -25,6 +25,10 @@ class BatchWatermark:
 
     sequence: str
     number: int
+    after: int | None = None
+    """The number that the table must contain, or None to accept any smaller one."""
+    entries: tuple[tuple[str, str], ...] = ()
+    """Other entries to put into the table config."""
 
     @property
     def key(self) -> str:
@@ -37,18 +41,35 @@ class BatchWatermark:
         >>> BatchWatermark("s", 4).is_reached({"lancelet.stream.s": "4"})
         True
         """
+        if self.after is not None:
+            return False
+        found = self._recorded(config)
+        return found is not None and found >= self.number
+
+    def check(self, config: Mapping[str, str], *, uri: str) -> None:
+        """Raise if the table does not contain the number that the batch follows."""
+        if self.after is not None and self._recorded(config) != self.after:
+            raise CommitConflictError(
+                "another writer committed a batch of the same sequence; repeat the operation",
+                uri=uri,
+                sequence=self.sequence,
+                expected=self.after,
+                found=config.get(self.key),
+            )
+
+    def put(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the table config updated with this batch."""
+        return {**config, **dict(self.entries), self.key: str(self.number)}
+
+    def _recorded(self, config: Mapping[str, str]) -> int | None:
         text = config.get(self.key)
         if text is None:
-            return False
+            return None
         try:
-            return int(text) >= self.number
+            return int(text)
         except ValueError:
             raise CorruptDataError(
                 "the batch number of the sequence in the table config is not an integer",
                 key=self.key,
                 found=text,
             ) from None
-
-    def put(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the table config updated with this batch."""
-        return {**config, self.key: str(self.number)}

@@ -1,0 +1,223 @@
+"""Queries of views, and the errors of views."""
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import lancelet
+from lancelet.errors import AlreadyExistsError, CorruptDataError, ExpressionError, InvalidInputError
+from lancelet.views.definition import Aggregation, FunctionCall
+from lancelet.views.rows import ViewFunctionError
+from lancelet.views.statement import parse_query
+
+
+def new_source(rows=None, **options):
+    data = rows or {"id": [1, 2, 3], "city": ["a", "b", "a"], "n": [5, 6, 7]}
+    uri = f"memory://{uuid.uuid4().hex}"
+    return lancelet.write_dataset(data, uri, enable_stable_row_ids=True, **options)
+
+
+def uri_of(source, name="view"):
+    return f"{source.uri}-{name}"
+
+
+def test_a_query_has_columns_a_filter_and_groups():
+    query = parse_query(
+        "select city AS place, COUNT(*) as n, avg(n + 1) as mean, count(`a b`) AS c "
+        "FROM Source where n > 3 and city in ('x, y', 'z') group by city",
+        ["city", "n", "a b"],
+    )
+    values = {column.name: column.value for column in query.columns}
+    assert values == {
+        "place": "city",
+        "n": Aggregation("count"),
+        "mean": Aggregation("avg", "n + 1"),
+        "c": Aggregation("count", "`a b`"),
+    }
+    assert query.filter == "n > 3 and city in ('x, y', 'z')"
+    assert query.groups == ("city",)
+
+
+def test_a_star_has_the_columns_of_the_table_at_creation():
+    query = parse_query("SELECT *, f(a, b) AS c FROM source", ["a", "b c"], ["f"])
+    assert [(each.name, each.value) for each in query.columns] == [
+        ("a", "a"),
+        ("b c", "`b c`"),
+        ("c", FunctionCall("f", ("a", "b"))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("UPDATE source", "SELECT is expected"),
+        ("SELECT DISTINCT n FROM source", "use GROUP BY"),
+        ("SELECT n FROM other", "called `source`"),
+        ("SELECT n + 1 FROM source", "name the column"),
+        ("SELECT n FROM source ORDER BY n", "sort the rows when"),
+        ("SELECT n FROM source LIMIT 3", "limit the rows when"),
+        ("SELECT n FROM source JOIN t ON n", "join them when"),
+        ("SELECT city, count(*) AS c FROM source", "neither in GROUP BY nor an aggregate"),
+        ("SELECT sum(n) + 1 AS s FROM source", "must be whole columns"),
+        ("SELECT sum() AS s FROM source", "requires an argument"),
+        ("SELECT sum(n, n) AS s FROM source", "one argument"),
+        ("SELECT count(DISTINCT n) AS s FROM source", "DISTINCT is not supported"),
+        ("SELECT n, n FROM source", "same name"),
+        ("SELECT n AS _group_key FROM source", "reserved"),
+        ("SELECT n FROM source GROUP n", "BY is expected"),
+        ("SELECT FROM source", "expression is expected"),
+        ("SELECT n AS 3 FROM source", "column name is expected"),
+        ("SELECT f(n) AS g, city FROM source GROUP BY city", "cannot be combined with GROUP BY"),
+        ("SELECT n FROM source WHERE n > ", "expected a value"),
+        ("SELECT (n FROM source", "expected"),
+    ],
+)
+def test_other_queries_are_rejected(query, message):
+    with pytest.raises(InvalidInputError, match=message):
+        parse_query(query, ["city", "n"], ["f"])
+
+
+def test_unsuitable_columns_are_rejected_at_creation():
+    source = new_source()
+    with pytest.raises(ExpressionError, match="missing"):
+        source.create_view(uri_of(source), "SELECT missing FROM source")
+    with pytest.raises(InvalidInputError, match="cannot aggregate"):
+        source.create_view(uri_of(source), "SELECT sum(city) AS s FROM source")
+    source.create_view(uri_of(source), "SELECT id FROM source")
+    with pytest.raises(AlreadyExistsError):
+        source.create_view(uri_of(source), "SELECT id FROM source")
+
+
+def test_other_tables_are_no_views():
+    source = new_source()
+    with pytest.raises(InvalidInputError, match="create_view"):
+        lancelet.open_view(source.uri)
+    view = source.create_view(uri_of(source), "SELECT id FROM source")
+    view.dataset.update_config({"lancelet.view": "{}"})
+    with pytest.raises(CorruptDataError, match="create the view again"):
+        lancelet.open_view(view.uri)
+
+
+def test_a_view_is_opened_with_its_definition():
+    source = new_source()
+    created = source.create_view(uri_of(source), "SELECT id, n * 2 AS twice FROM source")
+    view = lancelet.open_view(created.uri)
+    assert (view.query, view.source_uri, view.source_version) == (
+        "SELECT id, n * 2 AS twice FROM source",
+        source.uri,
+        1,
+    )
+    assert view.schema.names == ["id", "twice"]
+    assert view.dataset.schema.names == ["id", "twice", "_source_row_id"]
+    assert view.to_table(columns=["twice"], filter="id > 1")["twice"].to_pylist() == [12, 14]
+    assert "source_version=1" in repr(view)
+
+
+def test_dry_runs_change_nothing():
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT id FROM source")
+    source.delete("id = 1")
+    plan = view.refresh(dry_run=True)
+    assert (plan.kind, plan.begin, plan.end, plan.deleted) == ("incremental", 1, 2, 1)
+    assert view.explain() == plan
+    assert view.dataset.version == 1
+    assert view.refresh() == plan
+    assert view.dataset.version == 2
+
+
+def test_unchanged_rows_are_one_commit_too():
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT id FROM source WHERE id < 0")
+    source.delete("id = 1")
+    assert view.refresh().kind == "incremental"
+    assert lancelet.open_view(view.uri).source_version == 2
+
+
+def test_appended_rows_are_appended():
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT id FROM source")
+    source.insert({"id": [9], "city": ["z"], "n": [1]})
+    view.refresh()
+    assert len(view.dataset.get_fragments()) == 2
+    assert view.to_table()["id"].to_pylist() == [1, 2, 3, 9]
+
+
+def test_functions_are_passed_again():
+    source = new_source()
+    query = "SELECT id, shout(city) AS city FROM source"
+    calls = []
+
+    def shout(cities):
+        calls.append(len(cities))
+        return pc.utf8_upper(cities)
+
+    view = source.create_view(uri_of(source), query, functions={"shout": shout})
+    assert view.to_table()["city"].to_pylist() == ["A", "B", "A"]
+    source.insert({"id": [9], "city": ["z"], "n": [1]})
+    with pytest.raises(ViewFunctionError, match="functions="):
+        view.refresh()
+    calls.clear()
+    view.refresh(functions={"shout": shout})
+    assert sum(calls) == 1
+    source.insert({"id": [10], "city": ["z"], "n": [1]})
+    with pytest.raises(ViewFunctionError, match="one value per row"):
+        view.refresh(functions={"shout": lambda _: pa.array([], pa.string())})
+    with pytest.raises(ViewFunctionError, match="another type"):
+        view.refresh(functions={"shout": lambda c: pa.array([[1]] * len(c))})
+    with pytest.raises(ExpressionError):
+        source.create_view(uri_of(source, "w"), query)
+
+
+def test_a_source_that_is_created_again_is_computed_again():
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT sum(n) AS total FROM source")
+    lancelet.LanceDataset.drop(source.uri)
+    again = lancelet.write_dataset({"n": [1], "m": [2]}, source.uri, enable_stable_row_ids=True)
+    plan = view.refresh()
+    assert (plan.kind, plan.reason) == ("full", "the source table was created again")
+    assert view.to_table()["total"].to_pylist() == [1]
+    again.insert({"n": [3], "m": [4]})
+    assert view.refresh().kind == "incremental"
+    assert view.to_table()["total"].to_pylist() == [4]
+
+
+def test_a_view_follows_its_branch():
+    source = new_source()
+    branch = source.create_branch("dev")
+    view = branch.create_view(uri_of(source), "SELECT id FROM source")
+    source.delete("true")
+    assert view.refresh().kind == "none"
+    branch.insert({"id": [9], "city": ["z"], "n": [1]})
+    assert view.refresh().kind == "incremental"
+    assert view.to_table()["id"].to_pylist() == [1, 2, 3, 9]
+
+
+def test_a_dropped_column_of_the_query_is_reported():
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT id, n FROM source")
+    source.drop_columns(["n"])
+    with pytest.raises(ExpressionError, match="n"):
+        view.refresh()
+
+
+def test_views_of_views_are_refreshed_from_their_changes():
+    source = new_source({"id": list(range(20)), "n": list(range(20))})
+    first = source.create_view(uri_of(source), "SELECT id, n FROM source WHERE n < 15")
+    second = first.dataset.create_view(uri_of(source, "w"), "SELECT sum(n) AS total FROM source")
+    source.update({"n": "n + 100"}, where="id < 2")
+    first.refresh()
+    assert second.refresh().kind == "incremental"
+    assert second.to_table()["total"].to_pylist() == [sum(range(2, 15))]
+
+
+def test_pylance_reads_a_view(tmp_path):
+    import lance
+
+    source = lancelet.write_dataset({"id": [1, 2], "n": [3, 4]}, tmp_path / "s")
+    view = source.create_view(tmp_path / "v", "SELECT n, count(*) AS c FROM source GROUP BY n")
+    source.insert({"id": [3], "n": [4]})
+    view.refresh(full=True)
+    found = lance.dataset(str(tmp_path / "v")).to_table(columns=["n", "c"])
+    assert sorted(map(tuple, map(dict.values, found.to_pylist()))) == [(3, 1), (4, 2)]
