@@ -13,10 +13,14 @@ from tests.kit.simulation.scenario import Scenario, run
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_a_reintroduced_defect_is_found(name) -> None:
-    scenario = Scenario.of(SEEDS[name])
     with planted(name):
-        assert run(scenario).violation is not None, "run `make seeds`"
-    assert run(scenario).violation is None
+        assert run(Scenario.of(SEEDS[name])).violation is not None, "run `make seeds`"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", sorted({*SEEDS.values()}))
+def test_the_same_history_holds_without_the_defect(seed) -> None:
+    assert run(Scenario.of(seed)).violation is None
 
 
 def test_every_planted_fault_has_a_seed() -> None:

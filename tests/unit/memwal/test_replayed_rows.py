@@ -5,6 +5,7 @@ import uuid
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import FrozenBitMap
 
 import lancelet
 import lancelet.mem_wal
@@ -15,6 +16,7 @@ from lancelet.memwal.indices import _metric_of, maintained_indices
 from lancelet.memwal.reconcile import reconcile_batch
 from lancelet.memwal.sharding import ShardingField, ShardingSpec, evaluate_spec
 from lancelet.memwal.state import NotInitializedError, require_mem_wal
+from lancelet.values import replace
 from tests.kit.sharded_rows import SHARD
 
 KEYED = pa.schema(
@@ -83,8 +85,9 @@ def test_the_metric_of_an_index_without_rows_is_recorded() -> None:
         f"memory://metric-{uuid.uuid4()}/t",
     )
     dataset.create_index("x", "IVF_FLAT", num_partitions=2, metric="cosine")
-    dataset.delete("true")
     dataset.initialize_mem_wal(unsharded=True)
     snapshot = dataset.snapshot
     (index,) = maintained_indices(snapshot, require_mem_wal(snapshot), {})
     assert _metric_of(index.segment) is Metric.COSINE
+    empty = replace(index.segment.metadata, fragment_bitmap=FrozenBitMap())
+    assert _metric_of(replace(index.segment, metadata=empty)) is Metric.COSINE

@@ -1,5 +1,6 @@
 """Rules for tables of other writers, of branches and of clones, and for commits with lost files."""
 
+import os
 import uuid
 
 import pytest
@@ -33,7 +34,7 @@ from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome
 from lancelet.table.fast_forward import fast_forward
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import VersionFolder, find_latest
+from lancelet.table.manifests import VersionFolder, find_latest, open_manifest
 from lancelet.table.new_files import check_new_files
 from lancelet.table.refs import branch_location, create_branch, get_branch
 from lancelet.table.snapshot import open_snapshot
@@ -149,6 +150,17 @@ def test_a_fragment_without_files_has_the_recorded_rows(main) -> None:
     assert snapshot.physical_rows(Fragment(FragmentId(9), (), 0)) == 0
     counted = replace(snapshot.fragments[0], physical_rows=0)
     assert snapshot.physical_rows(counted) == 3
+
+
+def test_the_manifest_of_an_unchanged_file_is_parsed_once(tmp_path) -> None:
+    location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
+    create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    (path,) = (tmp_path / "t" / "_versions").glob("*.manifest")
+    os.utime(path, (1e9, 1e9))
+    (entry,) = location.handler.list_versions(location.store)
+    first = open_manifest(location.store, entry)
+    assert first.manifest.version == 1
+    assert open_manifest(location.store, entry) is first
 
 
 def replacement(*fields: int) -> DataReplacement:
