@@ -1,6 +1,6 @@
 """Measure each additional way to read pages, by reading with and without it.
 
-python benchmarks/bench_ways.py [bundles plans packs lists in_place]
+python benchmarks/bench_ways.py [plans packs in_place]
 
 Each measurement runs in a process of its own, because opened columns are cached per process.
 Decision record 36 lists the results.
@@ -22,25 +22,21 @@ import pyarrow as pa
 
 import lancelet
 
-WAYS = ("bundles", "plans", "packs", "lists", "in_place")
+WAYS = ("plans", "packs", "in_place")
 REPEATS = 7
 
 
 def disable(way: str) -> None:
     """Make all reads of this process do without a way."""
-    from lancelet.encodings.miniblock import read
     from lancelet.file import rows
+    from lancelet.file.v2.reader import FileReader
     from lancelet.table.snapshot import Snapshot
 
     match way:
-        case "bundles":
-            rows._MANY_FIELDS = 1 << 30
         case "plans":
-            rows.RowReader._read_mapped = lambda *_: None
+            FileReader._planned = lambda _, fields: [None] * len(fields)
         case "packs":
             Snapshot.open_small_files = lambda *_: None
-        case "lists":
-            read._PackedLevels.of = staticmethod(lambda _: None)
         case "in_place":
             rows.RowReader.read_value_slices = lambda *_: None
 
@@ -93,23 +89,26 @@ def cases(folder: Path, way: str) -> Iterator[tuple[str, Callable[[], object]]]:
         return lambda: dataset.to_table(columns=[], nearest=nearest)
 
     match way:
-        case "bundles":
+        case "plans":
             yield "all of 500 columns of 20,000 rows", opened("wide").to_table
             yield "the same, opened again", lambda: opened("wide").to_table()
+            yield "10 rows of 500 columns", take("wide", 20_000, 10)
             yield "700 rows of 500 columns", take("wide", 20_000, 700)
-        case "plans":
-            yield "10 rows of 16 columns", take("narrow", 1_000_000, 10)
-            yield "100 rows of 16 columns", take("narrow", 1_000_000, 100)
-            yield "100 rows of lists of structs", take("structs", 200_000, 100)
+            yield "all of 16 columns of 1,000,000 rows", opened("narrow").to_table
+            yield "1 of 16 columns", lambda: opened("narrow").to_table(columns=["c4"])
+            for count in (10, 100, 1000, 10_000):
+                yield f"{count:,} rows of 16 columns", take("narrow", 1_000_000, count)
+            few = list(range(0, 1_000_000, 100_000))
+            yield "10 rows of 16 columns, opened again", lambda: opened("narrow").take(few)
+            yield "all lists of structs", opened("structs").to_table
+            yield "all lists of integers", opened("lists").to_table
+            for count in (100, 1000, 10_000):
+                yield f"{count:,} rows of lists of structs", take("structs", 200_000, count)
+                yield f"{count:,} rows of lists of integers", take("lists", 300_000, count)
         case "packs":
             yield "1,000 fragments of 10 rows", opened("fragments").to_table
             yield "the same, opened again", lambda: opened("fragments").to_table()
             yield "filter of them, opened again", lambda: opened("fragments").count_rows("k > 500")
-        case "lists":
-            yield "1,000 rows of lists of structs", take("structs", 200_000, 1000)
-            yield "10,000 rows of lists of structs", take("structs", 200_000, 10_000)
-            yield "1,000 rows of lists of integers", take("lists", 300_000, 1000)
-            yield "10,000 rows of lists of integers", take("lists", 300_000, 10_000)
         case "in_place":
             yield "10 of 200,000 vectors, refined 10 times", search(10)
             yield "10 of 200,000 vectors, refined 50 times", search(50)

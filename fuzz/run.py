@@ -20,7 +20,7 @@ from tests.kit.records import append_record
 
 FUZZ = Path(__file__).resolve().parent
 TABLES = (
-    *(f"data file {version}" for version in ("legacy", "2.0", "2.1", "2.2")),
+    *(f"data file {version}" for version in ("legacy", "2.0", "2.1", "2.2", "2.3")),
     *(
         f"index {kind}"
         for kind in (

@@ -12,20 +12,23 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
-#include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include "kernels.hpp"
 #include "page_layout.hpp"
 #include "released.hpp"
+#include "utf8.hpp"
 
 namespace lancelet::columns {
 
@@ -47,18 +50,22 @@ constexpr int64_t kPageRowsMax = int64_t{1} << 48;
 constexpr int64_t kChunkValuesMax = 32768;
 constexpr int64_t kItemsMax = 1 << 16;
 constexpr int64_t kItemsPerByteMax = 64;
+constexpr int64_t kSlotsMax = 8192;  // as many slots fit into the cache
 
 // A resolved page as kernels see it, and the memory it refers to.
 struct ResolvedPage {
   plan::Page page;
   std::vector<int64_t> numbers;
-  std::vector<uint8_t> bytes;
+  std::vector<int64_t> offsets;
+  std::vector<uint8_t> bytes, slots;
   std::vector<uint64_t> symbols;
   std::vector<int64_t> rows;
   std::unique_ptr<plan::Nesting> nesting;
 
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(sizeof(ResolvedPage) + 8 * numbers.capacity() + bytes.capacity() +
+    return static_cast<int64_t>(sizeof(ResolvedPage) + 8 * numbers.capacity() +
+                                8 * offsets.capacity() + bytes.capacity() +
+                                slots.capacity() +
                                 8 * symbols.capacity() + 8 * rows.capacity() +
                                 (nesting ? sizeof(plan::Nesting) : 0));
   }
@@ -69,7 +76,7 @@ struct PendingPage {
   std::unique_ptr<ResolvedPage> resolved;
   PageLayout layout;
   std::vector<int64_t> position, size;  // of the page's buffers
-  std::vector<int64_t> head_position, head_size;
+  std::vector<size_t> heads;  // the buffers to read
 };
 
 class ColumnPlan {
@@ -106,6 +113,13 @@ class ColumnPlan {
   int64_t first_row(int64_t page) const { return first_row_[static_cast<size_t>(page)]; }
   int64_t memory_bytes() const { return memory_bytes_.load(); }
 
+  // Returns the size of all buffers.
+  int64_t stored_bytes() const {
+    int64_t total = 0;
+    for (const int64_t each : sizes_) total += each;
+    return total;
+  }
+
   // Keeps the metadata alive, which page messages refer to.
   void hold_metadata(nb::object metadata) { metadata_ = std::move(metadata); }
 
@@ -129,21 +143,14 @@ class ColumnPlan {
     const int64_t rows = first_row_[static_cast<size_t>(page) + 1] - first_row(page);
     if (!parse_page(stored.encoding, form_, rows, pending.position, pending.size, &pending.layout))
       return pending;
-    if (pending.layout.page.layout == plan::kChunks) {
-      for (int64_t buffer = 0; buffer < 2 + pending.layout.has_items + pending.layout.has_rows;
-           ++buffer) {
-        if (buffer == 1) continue;
-        pending.head_position.push_back(pending.position[static_cast<size_t>(buffer)]);
-        pending.head_size.push_back(pending.size[static_cast<size_t>(buffer)]);
-      }
-    } else if (pending.layout.has_value_buffer) {
-      pending.head_position.push_back(pending.position[0]);
-      pending.head_size.push_back(pending.size[0]);
-    }
+    const bool has_chunks = pending.layout.page.layout == plan::kChunks;
+    if (has_chunks || pending.layout.has_value_buffer) pending.heads.push_back(0);
+    for (int i = 0; has_chunks && i < pending.layout.has_items + pending.layout.has_rows; ++i)
+      pending.heads.push_back(2 + static_cast<size_t>(i));
     return pending;
   }
 
-  // Completes a page whose head has been verified.
+  // Completes a page whose head has been verified. Its positions are those within `file`.
   void finish(PendingPage& pending, const plan::File& file, const Kernels& kernels) const {
     ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
@@ -300,8 +307,9 @@ class ColumnPlan {
     return ended[page.chunks] == page.rows;
   }
 
-  // Reads a dictionary of values, or of offsets and strings. Offsets are validated on access.
-  static bool read_dictionary(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
+  // Reads a dictionary of values, or of offsets and strings.
+  bool read_dictionary(PendingPage& pending, const plan::File& file,
+                       const Kernels& kernels) const {
     ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
     const int64_t bytes = pending.size[2], count = layout.num_items;
@@ -314,7 +322,7 @@ class ColumnPlan {
     if (layout.items.codec == plan::kFlat) {
       const int64_t width = layout.items.bits / 8;
       if (count > size / width || count * width != size) return false;
-      items = {count, width, data, nullptr, 0};
+      items = {count, width, data, nullptr, nullptr, 0, nullptr, nullptr, 0};
       return true;
     }
     // Strings: offset width, start of the strings, offsets. Early writers stored the width in one
@@ -328,7 +336,32 @@ class ColumnPlan {
     const int64_t start = width == 4 ? static_cast<int64_t>(baseline::load<uint32_t>(at))
                                      : baseline::load<int64_t>(at);
     if (start < offsets + (count + 1) * width || start > size) return false;
-    items = {count, width, data + offsets, data + start, size - start};
+    resolved.offsets.resize(static_cast<size_t>(count + 1));
+    for (int64_t i = 0; i <= count; ++i) {
+      const uint8_t* const own = data + offsets + i * width;
+      resolved.offsets[static_cast<size_t>(i)] =
+          width == 4 ? baseline::load<int32_t>(own) : baseline::load<int64_t>(own);
+    }
+    items = {count,   0,       nullptr, resolved.offsets.data(), data + start, size - start,
+             nullptr, nullptr, 0};
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t first = items.offsets[i], bytes = items.offsets[i + 1] - first;
+      if (!baseline::within(first, bytes, items.num_bytes) ||
+          (form_.is_text && !baseline::is_utf8(items.bytes + first, bytes)))
+        return false;
+      items.longest = std::max(items.longest, bytes);
+    }
+    if (items.longest > plan::kSlot || count > kSlotsMax) return true;
+    resolved.slots.assign(static_cast<size_t>(count * (plan::kSlot + 1)), 0);
+    items.slots = resolved.slots.data();
+    items.sizes = items.slots + count * plan::kSlot;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t first = items.offsets[i], bytes = items.offsets[i + 1] - first;
+      if (bytes > 0)
+        memcpy(resolved.slots.data() + i * plan::kSlot, items.bytes + first,
+               static_cast<size_t>(bytes));
+      resolved.slots[static_cast<size_t>(count * plan::kSlot + i)] = static_cast<uint8_t>(bytes);
+    }
     return true;
   }
 
@@ -361,83 +394,135 @@ class ColumnPlan {
   std::atomic<int64_t> memory_bytes_ = 0;
 };
 
-// Finds the pages that hold the rows of each column and resolves them. Returns 0 or a fault.
-inline int64_t resolve_pages(const plan::File& file, ConstInts rows,
-                     const std::vector<ColumnPlan*>& plans, const Kernels& kernels,
-                     std::vector<const plan::Page*>* pages, std::vector<int64_t>* within,
-                     plan::Taken* taken) {
-  struct Found {
-    ColumnPlan* plan;
-    int64_t page;
-    PendingPage pending;
-  };
-  std::vector<Found> found;
-  std::vector<int64_t> position, size;
-  std::vector<int64_t> owner(pages->size());
-  for (size_t c = 0; c < plans.size(); ++c) {
-    ColumnPlan* const plan = plans[c];
-    const size_t first = found.size();
-    for (int64_t i = 0; i < rows.size; ++i) {
-      const size_t at = c * static_cast<size_t>(rows.size) + static_cast<size_t>(i);
-      const int64_t page = plan->page_of(rows.data[i]);
-      (*within)[at] = rows.data[i] - plan->first_row(page);
-      if (const ResolvedPage* resolved = plan->resolved(page)) {
-        (*pages)[at] = &resolved->page;
-        continue;
-      }
-      size_t index = found.size();
-      while (index > first && found[index - 1].page != page) --index;
-      if (index == first) {
-        index = found.size() + 1;
-        found.push_back({plan, page, plan->describe(page)});
-        const PendingPage& pending = found.back().pending;
-        position.insert(position.end(), pending.head_position.begin(),
-                        pending.head_position.end());
-        size.insert(size.end(), pending.head_size.begin(), pending.head_size.end());
-      }
-      owner[at] = static_cast<int64_t>(index);
+// The pages that hold the rows of each column: those of column c from `bounds[c]` on.
+struct FoundPages {
+  std::vector<plan::PageRows> each;
+  std::vector<size_t> bounds;
+};
+
+// A page that must be read before its rows, and its uses.
+struct Unresolved {
+  ColumnPlan* plan;
+  int64_t page;
+  PendingPage pending;
+  std::vector<size_t> uses;
+};
+
+// Finds the pages that hold the rows of each column. Returns those that are not resolved.
+inline std::vector<Unresolved> find_pages(const plan::Rows& rows,
+                                          const std::vector<ColumnPlan*>& plans,
+                                          FoundPages* found) {
+  std::vector<Unresolved> unresolved;
+  const auto row_of = [&rows](int64_t i) { return rows.numbers ? rows.numbers[i] : rows.first + i; };
+  for (ColumnPlan* const plan : plans) {
+    found->bounds.push_back(found->each.size());
+    const size_t first = unresolved.size();
+    for (int64_t i = 0, count; i < rows.count; i += count) {
+      const int64_t page = plan->page_of(row_of(i));
+      const int64_t low = plan->first_row(page), high = plan->first_row(page + 1);
+      count = 1;
+      if (!rows.numbers) count = std::min(rows.count - i, high - row_of(i));
+      else while (i + count < rows.count && rows.numbers[i + count] >= low &&
+                  rows.numbers[i + count] < high)
+        ++count;
+      const ResolvedPage* const resolved = plan->resolved(page);
+      found->each.push_back({resolved ? &resolved->page : nullptr, low, i, count});
+      if (resolved) continue;
+      size_t index = first;
+      while (index < unresolved.size() && unresolved[index].page != page) ++index;
+      if (index == unresolved.size())
+        unresolved.push_back({plan, page, plan->describe(page), {}});
+      unresolved[index].uses.push_back(found->each.size() - 1);
     }
   }
-  if (found.empty()) return 0;
-  const auto count = static_cast<int64_t>(position.size());
-  const int64_t status = kernels.prepare_ranges(file, {position.data(), count}, {size.data(), count});
-  if (status < 0) return status;
-  for (int64_t i = 0; i < count; ++i) taken->head_bytes += size[static_cast<size_t>(i)];
-  taken->head_ranges += count;
-  std::vector<const plan::Page*> published;
-  for (Found& each : found) {
-    each.plan->finish(each.pending, file, kernels);
-    published.push_back(
-        &each.plan->publish(each.page, std::move(each.pending.resolved), &taken->bytes_added)->page);
-  }
-  for (size_t at = 0; at < pages->size(); ++at)
-    if (owner[at]) (*pages)[at] = published[static_cast<size_t>(owner[at] - 1)];
-  return 0;
+  found->bounds.push_back(found->each.size());
+  return unresolved;
 }
 
-inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<ColumnPlan*>& plans,
-                    const Kernels& kernels, Bytes out, Ints result) {
+// The ranges of the heads of pages.
+inline void add_heads(const std::vector<Unresolved>& unresolved, std::vector<int64_t>* position,
+                      std::vector<int64_t>* size) {
+  for (const Unresolved& each : unresolved)
+    for (const size_t head : each.pending.heads) {
+      position->push_back(each.pending.position[head]);
+      size->push_back(each.pending.size[head]);
+    }
+}
+
+// Resolves pages whose heads are in a file.
+inline void finish_pages(std::vector<Unresolved>& unresolved, const plan::File& file,
+                         const Kernels& kernels, FoundPages* found, int64_t* bytes_added) {
+  for (Unresolved& each : unresolved) {
+    each.plan->finish(each.pending, file, kernels);
+    const plan::Page* const page =
+        &each.plan->publish(each.page, std::move(each.pending.resolved), bytes_added)->page;
+    for (const size_t use : each.uses) found->each[use].page = page;
+  }
+}
+
+inline std::vector<plan::ColumnRows> requests_of(const std::vector<ColumnPlan*>& plans,
+                                                 const FoundPages& pages) {
+  std::vector<plan::ColumnRows> requests;
+  for (size_t c = 0; c < plans.size(); ++c)
+    requests.push_back({plans[c]->column(), pages.each.data() + pages.bounds[c],
+                        static_cast<int64_t>(pages.bounds[c + 1] - pages.bounds[c])});
+  return requests;
+}
+
+// The requested rows, which all columns must have.
+inline plan::Rows rows_of(ConstInts numbers, bool is_range, const std::vector<ColumnPlan*>& plans) {
+  plan::Rows rows = {0, numbers.size, numbers.data};
+  int64_t low = 0, high = -1;
+  if (is_range) {
+    // The first row and the number of rows.
+    if (numbers.size != 2 || numbers.data[0] < 0 || numbers.data[1] < 0 ||
+        numbers.data[0] > INT64_MAX - numbers.data[1])
+      throw std::invalid_argument("a range has a first row and a number of rows");
+    rows = {numbers.data[0], numbers.data[1], nullptr};
+    low = rows.first;
+    high = rows.first + rows.count - 1;
+  }
+  if (rows.count < 1) throw std::invalid_argument("no row is requested");
+  for (int64_t i = 0; rows.numbers && i < rows.count; ++i) {
+    low = i ? std::min(low, rows.numbers[i]) : rows.numbers[i];
+    high = i ? std::max(high, rows.numbers[i]) : rows.numbers[i];
+  }
+  for (const ColumnPlan* plan : plans) {
+    if (plan == nullptr) throw std::invalid_argument("a column has no plan");
+    if (low < 0 || high >= plan->num_rows())
+      throw std::invalid_argument("a column does not have a row");
+  }
+  return rows;
+}
+
+inline int64_t take(const plan::File& file, const plan::Rows& rows,
+                    const std::vector<ColumnPlan*>& plans, const Kernels& kernels, Bytes out,
+                    Ints result) {
   constexpr size_t output_values = sizeof(plan::ColumnOutput) / sizeof(int64_t);
   constexpr size_t heads = sizeof(plan::Taken) / sizeof(int64_t);
-  const size_t count = plans.size(), each = static_cast<size_t>(rows.size);
+  const size_t count = plans.size();
   if (result.size < static_cast<int64_t>(heads + output_values * count))
     throw std::invalid_argument("there is no room for the result");
-  for (const ColumnPlan* plan : plans)
-    for (int64_t i = 0; i < rows.size; ++i)
-      if (rows.data[i] < 0 || rows.data[i] >= plan->num_rows())
-        throw std::invalid_argument("a column does not have a row");
   const Released released;
-  std::vector<const plan::Page*> pages(count * each);
-  std::vector<int64_t> within(count * each);
+  FoundPages pages;
   plan::Taken taken = {};
-  int64_t status = resolve_pages(file, rows, plans, kernels, &pages, &within, &taken);
-  if (status < 0) return status;
-  std::vector<plan::ColumnRows> requests;
-  for (size_t c = 0; c < count; ++c)
-    requests.push_back({plans[c]->column(), pages.data() + c * each, within.data() + c * each});
+  std::vector<Unresolved> unresolved = find_pages(rows, plans, &pages);
+  int64_t status = 0;
+  if (!unresolved.empty()) {
+    if (file.fetched != nullptr) return -kOutOfSource;
+    std::vector<int64_t> position, size;
+    add_heads(unresolved, &position, &size);
+    taken.head_ranges = static_cast<int64_t>(size.size());
+    for (const int64_t each : size) taken.head_bytes += each;
+    status = kernels.prepare_ranges(file, {position.data(), taken.head_ranges},
+                                    {size.data(), taken.head_ranges});
+    if (status < 0) return status;
+    finish_pages(unresolved, file, kernels, &pages, &taken.bytes_added);
+  }
+  const std::vector<plan::ColumnRows> requests = requests_of(plans, pages);
   std::vector<plan::ColumnOutput> outputs(count);
   const auto all = static_cast<int64_t>(count);
-  status = kernels.take_planned(file, rows.size, {requests.data(), all}, out, {outputs.data(), all},
+  status = kernels.take_planned(file, rows, {requests.data(), all}, out, {outputs.data(), all},
                                 &taken);
   memcpy(result.data, &taken, sizeof taken);
   if (status < 0) return status;
@@ -445,10 +530,85 @@ inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<Co
   return taken.used;
 }
 
+// Returns whether the ranges are those of heads, and the positions and sizes of the ranges.
+inline nb::tuple find_ranges(const plan::Rows& rows, const std::vector<ColumnPlan*>& plans,
+                             const Kernels& kernels) {
+  FoundPages pages;
+  const std::vector<Unresolved> unresolved = find_pages(rows, plans, &pages);
+  std::vector<int64_t> position, size;
+  add_heads(unresolved, &position, &size);
+  // Pages without heads are resolved at once.
+  if (unresolved.empty()) {
+    const std::vector<plan::ColumnRows> requests = requests_of(plans, pages);
+    const plan::Fetched none = {};
+    plan::File file = {};
+    file.fetched = &none;
+    plan::Ranges ranges;
+    const int64_t status = kernels.planned_ranges(
+        file, rows, {requests.data(), static_cast<int64_t>(requests.size())}, &ranges);
+    if (status == 0) {
+      position.assign(ranges.position, ranges.position + ranges.count);
+      size.assign(ranges.size, ranges.size + ranges.count);
+    }
+    free(ranges.position);
+    free(ranges.size);
+    if (status < 0) throw std::bad_alloc();
+  }
+  const size_t bytes = size.size() * sizeof(int64_t);
+  return nb::make_tuple(!unresolved.empty(), nb::bytes(position.data(), bytes),
+                        nb::bytes(size.data(), bytes));
+}
+
+// Resolves pages whose heads were fetched. Returns the bytes added to the plans.
+inline int64_t add_fetched_heads(const plan::File& file, const plan::Rows& rows,
+                                 const std::vector<ColumnPlan*>& plans, const Kernels& kernels) {
+  const plan::Fetched& fetched = *file.fetched;
+  std::map<std::pair<int64_t, int64_t>, int64_t> sources;
+  for (int64_t i = 0; i < fetched.position.size; ++i)
+    if (baseline::within(fetched.source.data[i], fetched.size.data[i], file.bytes.size))
+      sources[{fetched.position.data[i], fetched.size.data[i]}] = fetched.source.data[i];
+  FoundPages pages;
+  // Other threads may have resolved some of the pages; those without all heads remain unresolved.
+  std::vector<Unresolved> complete;
+  for (Unresolved& each : find_pages(rows, plans, &pages)) {
+    bool is_complete = true;
+    for (const size_t head : each.pending.heads) {
+      const auto found = sources.find({each.pending.position[head], each.pending.size[head]});
+      is_complete &= found != sources.end();
+      if (is_complete) each.pending.position[head] = found->second;
+    }
+    if (is_complete) complete.push_back(std::move(each));
+  }
+  int64_t bytes_added = 0;
+  finish_pages(complete, file, kernels, &pages, &bytes_added);
+  return bytes_added;
+}
+
+// A map: source, prefetched, blocks, sums, verified.
+using MappedBytes = std::tuple<Array<uint8_t>, Out<uint8_t>, Array<int64_t>, Array<uint32_t>,
+                               Out<uint8_t>>;
+// Fetched ranges: source, positions and sizes in the file, positions in the source.
+using FetchedBytes =
+    std::tuple<Array<uint8_t>, Array<int64_t>, Array<int64_t>, Array<int64_t>>;
+
+inline plan::File mapped_file(const MappedBytes& file) {
+  const auto& [source, prefetched, blocks, sums, verified] = file;
+  return {span(source), span(prefetched), span(blocks), span(sums), span(verified), nullptr};
+}
+
+inline plan::Fetched fetched_ranges(const FetchedBytes& bytes) {
+  const auto& [source, position, size, found] = bytes;
+  if (position.shape(0) != size.shape(0) || position.shape(0) != found.shape(0))
+    throw std::invalid_argument("fetched ranges differ in number");
+  return {span(position), span(size), span(found)};
+}
+
 inline void define(nb::module_& module, const Kernels& kernels) {
   using nb::arg;
   nb::class_<ColumnPlan>(module, "ColumnPlan")
-      .def_prop_ro("memory_bytes", &ColumnPlan::memory_bytes);
+      .def_prop_ro("memory_bytes", &ColumnPlan::memory_bytes)
+      .def_prop_ro("num_rows", &ColumnPlan::num_rows)
+      .def_prop_ro("stored_bytes", &ColumnPlan::stored_bytes);
   module.def(
       "plan_columns",
       [](const Array<uint8_t>& source, const Array<int64_t>& position, const Array<int64_t>& size,
@@ -482,20 +642,46 @@ inline void define(nb::module_& module, const Kernels& kernels) {
       arg("forms").noconvert(), arg("num_rows"), arg("file_bytes"));
   module.def(
       "take_rows",
-      [&kernels](const Array<uint8_t>& source, const Array<int64_t>& rows,
-                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& prefetched,
-                const Array<int64_t>& blocks, const Array<uint32_t>& sums,
-                const Out<uint8_t>& verified, const Out<uint8_t>& out,
-                const Out<int64_t>& result) {
-        for (const ColumnPlan* plan : plans)
-          if (plan == nullptr) throw std::invalid_argument("a column has no plan");
-        const plan::File file = {span(source), span(prefetched), span(blocks), span(sums),
-                                 span(verified)};
-        return take(file, span(rows), plans, kernels, span(out), span(result));
+      [&kernels](const MappedBytes& mapped, const Array<int64_t>& rows, bool is_range,
+                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& out,
+                 const Out<int64_t>& result) {
+        const plan::Rows wanted = rows_of(span(rows), is_range, plans);
+        return take(mapped_file(mapped), wanted, plans, kernels, span(out), span(result));
       },
-      arg("source").noconvert(), arg("rows").noconvert(), arg("plans"), arg("prefetched").noconvert(),
-      arg("blocks").noconvert(), arg("sums").noconvert(), arg("verified").noconvert(),
+      arg("file").noconvert(), arg("rows").noconvert(), arg("is_range"), arg("plans"),
       arg("out").noconvert(), arg("result").noconvert());
+  module.def(
+      "take_fetched_rows",
+      [&kernels](const FetchedBytes& bytes, const Array<int64_t>& rows, bool is_range,
+                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& out,
+                 const Out<int64_t>& result) {
+        const plan::Rows wanted = rows_of(span(rows), is_range, plans);
+        const plan::Fetched fetched = fetched_ranges(bytes);
+        plan::File file = {};
+        file.bytes = span(std::get<0>(bytes));
+        file.fetched = &fetched;
+        return take(file, wanted, plans, kernels, span(out), span(result));
+      },
+      arg("bytes").noconvert(), arg("rows").noconvert(), arg("is_range"), arg("plans"),
+      arg("out").noconvert(), arg("result").noconvert());
+  module.def(
+      "find_ranges",
+      [&kernels](const Array<int64_t>& rows, bool is_range, const std::vector<ColumnPlan*>& plans) {
+        return find_ranges(rows_of(span(rows), is_range, plans), plans, kernels);
+      },
+      arg("rows").noconvert(), arg("is_range"), arg("plans"));
+  module.def(
+      "add_heads",
+      [&kernels](const FetchedBytes& bytes, const Array<int64_t>& rows, bool is_range,
+                 const std::vector<ColumnPlan*>& plans) {
+        const plan::Rows wanted = rows_of(span(rows), is_range, plans);
+        const plan::Fetched fetched = fetched_ranges(bytes);
+        plan::File file = {};
+        file.bytes = span(std::get<0>(bytes));
+        file.fetched = &fetched;
+        return add_fetched_heads(file, wanted, plans, kernels);
+      },
+      arg("bytes").noconvert(), arg("rows").noconvert(), arg("is_range"), arg("plans"));
 }
 
 }  // namespace lancelet::columns

@@ -8,6 +8,7 @@
 // uncached output, each run waits for a cache line that is then overwritten. Large results are
 // therefore unpacked to a block in the L1 cache and copied sequentially. The largest bypass the
 // cache, which could not hold them until they are used.
+#include "bitpack.hpp"
 #include "kernel.hpp"
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -356,6 +357,19 @@ struct Kernels {
     return position.size * bytes;
   }
 
+  static int64_t pick_from_block(ConstBytes source, ConstInts indices, int64_t shift, Bytes out) {
+    Inline block = {};
+    const int64_t status = read_inline<T>(source, 0, source.size, 0, &block);
+    if (status < 0) return status;
+    if (out.size / bytes < indices.size) return fail(kOutputFull, 0);
+    for (int64_t i = 0; i < indices.size; ++i) {
+      const int64_t at = indices.data[i] - shift;
+      if (at < 0 || at >= kBlock) return fail(kBadIndex, i);
+      store<T>(out.data + i * bytes, value_at(block, at));
+    }
+    return 0;
+  }
+
   // Returns one value of a block.
   static LANCELET_INLINE T value_at(const Inline& block, int64_t at) {
     constexpr int64_t bits = 8 * sizeof(T);
@@ -424,6 +438,11 @@ int64_t pack_blocks(ConstBytes values, int64_t width, int64_t word_bits, Bytes o
 int64_t pick_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts index,
                     int64_t word_bits, Bytes out) {
   FOR_WORD(word_bits, pick_packed(source, position, size, index, out))
+}
+
+int64_t pick_from_block(ConstBytes block, int64_t word_bits, ConstInts indices, int64_t shift,
+                        Bytes out) {
+  FOR_WORD(word_bits, pick_from_block(block, indices, shift, out))
 }
 
 #undef FOR_WORD

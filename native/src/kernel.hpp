@@ -78,6 +78,15 @@ static LANCELET_INLINE bool within(int64_t position, int64_t size, int64_t limit
   return position >= 0 && size >= 0 && size <= limit && position <= limit - size;
 }
 
+// Starts to load a cache line. The address may be invalid.
+static LANCELET_INLINE void prefetch(const void* at) {
+#if defined(_MSC_VER)
+  (void)at;
+#else
+  __builtin_prefetch(at);
+#endif
+}
+
 template <class T>
 static LANCELET_INLINE T smaller(T a, T b) {
   return a < b ? a : b;

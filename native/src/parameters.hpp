@@ -69,44 +69,6 @@ struct ListLevels {
   int64_t empty_level;
 };
 
-// Bit-packed levels, a slice per chunk.
-struct PackedLevels {
-  using Members = List<ConstBytes, ConstInts, ConstInts, int64_t>;
-  ConstBytes source;
-  ConstInts position;
-  ConstInts size;
-  int64_t width;
-};
-
-// Rows within chunks.
-struct ChunkRows {
-  using Members = List<ConstInts, ConstInts, ConstInts, ConstInts, ConstInts>;
-  ConstInts num_levels;
-  ConstInts counts;
-  ConstInts chunks;
-  ConstInts begun;
-  ConstInts rows;
-};
-
-// The maximum levels, and the maximum definition level with a value slot.
-struct LevelLimits {
-  using Members = List<int64_t, int64_t, int64_t>;
-  int64_t rep_max;
-  int64_t def_max;
-  int64_t slot_max;
-};
-
-// The levels and slots of rows.
-struct RowLevels {
-  using Members = List<Span<uint16_t>, Span<uint16_t>, Ints, Ints, Bytes, Ints>;
-  Span<uint16_t> repetition;
-  Span<uint16_t> definition;
-  Ints slot_chunks;
-  Ints within_chunk;
-  Bytes validity;
-  Ints slots;
-};
-
 // Values of a kind and width.
 struct ZoneValues {
   using Members = List<ConstBytes, int64_t, int64_t>;

@@ -1,4 +1,4 @@
-// Plans of columns and pages, by which `take_planned` reads single rows.
+// Plans of columns and pages, by which `take_planned` reads rows.
 //
 // module/column_plan.hpp creates, validates and owns all of this: arrays are as long as the counts
 // next to them. Types without code are shared by all instruction sets.
@@ -27,13 +27,19 @@ struct Symbols {
   const uint8_t* lengths = nullptr;
 };
 
-// Dictionary items: fixed-width values, or strings with offsets of `width` bytes.
+constexpr int64_t kSlot = 32;
+
+// Dictionary items: values of `width` bytes, or strings with validated offsets and characters.
 struct Items {
   int64_t count = -1;  // -1 without a dictionary
   int64_t width = 0;
-  const uint8_t* values = nullptr;  // or offsets
+  const uint8_t* values = nullptr;
+  const int64_t* offsets = nullptr;
   const uint8_t* bytes = nullptr;
   int64_t num_bytes = 0;
+  const uint8_t* slots = nullptr;  // short strings, each padded to `kSlot` bytes; null without
+  const uint8_t* sizes = nullptr;  // of the strings in slots
+  int64_t longest = 0;
 };
 
 // A nesting layer; encodings/levels/layers.py defines its levels.
@@ -97,20 +103,50 @@ struct Column {
   int64_t large = 0;  // a bit per layer, set for lists with 64-bit offsets
 };
 
-// Requested rows of a column, and the page of each.
-struct ColumnRows {
-  const Column* column;
-  const Page* const* pages;
-  const int64_t* rows;  // within their pages
+// Requested rows: their numbers in any order, or without numbers a range from `first` on.
+struct Rows {
+  int64_t first;
+  int64_t count;
+  const int64_t* numbers;
 };
 
-// A mapped file (lancelet/kernels/mapped.py).
+// Consecutive requests of rows in one page, which begins at `first_row` of its column.
+struct PageRows {
+  const Page* page;
+  int64_t first_row;
+  int64_t start;
+  int64_t count;
+};
+
+// The pages of all requested rows of a column.
+struct ColumnRows {
+  const Column* column;
+  const PageRows* pages;
+  int64_t num_pages;
+};
+
+// Ranges of a file in the order of `planned_ranges`, and their positions in the fetched bytes.
+struct Fetched {
+  ConstInts position;
+  ConstInts size;
+  ConstInts source;
+};
+
+// A mapped file (lancelet/kernels/plans.py), or fetched ranges of a file.
 struct File {
   ConstBytes bytes;
   Bytes prefetched;
   ConstInts blocks;
   Span<const uint32_t> sums;
   Bytes verified;
+  const Fetched* fetched = nullptr;
+};
+
+// Byte ranges of a file; the caller frees the arrays.
+struct Ranges {
+  int64_t* position = nullptr;
+  int64_t* size = nullptr;
+  int64_t count = 0;
 };
 
 // Result of a column: a fault or 0, the null count, the positions of validity, values or offsets,

@@ -10,37 +10,16 @@ namespace LANCELET_NAMESPACE {
 
 namespace planned {
 
-static constexpr int64_t kEntriesMax = 1 << 20;  // larger results are left to the generic reader
+static constexpr int64_t kEntriesMax = 1 << 28;  // larger results are left to the generic reader
 static constexpr int64_t kChunkLevelsMax = 1 << 16;
 
-// A growing array.
-template <class T>
-struct Grown {
-  T* data = nullptr;
-  int64_t count = 0, room = 0;
-
-  Grown() = default;
-  Grown(const Grown&) = delete;
-  ~Grown() { free(data); }
-
-  bool add(const T& item) {
-    if (count == room) {
-      const int64_t target = room == 0 ? 64 : 2 * room;
-      void* const moved = realloc(data, static_cast<size_t>(target) * sizeof(T));
-      if (moved == nullptr) return false;
-      data = static_cast<T*>(moved);
-      room = target;
-    }
-    data[count++] = item;
-    return true;
-  }
-};
-
-// Levels of rows, and locations of visible values.
+// Levels of rows, and the values that they have in each chunk.
 struct Entries {
-  Grown<uint16_t> repetition, definition;
-  Grown<ValueLocation> locations;
-  Grown<int64_t> position, size;
+  int64_t count = 0;
+  int64_t values = 0;
+  Grown<uint16_t> repetition, definition;  // empty without such levels
+  Grown<Piece> pieces;
+  Grown<Run> runs;
 };
 
 static inline bool is_same(const Nesting& a, const Nesting& b) {
@@ -51,141 +30,192 @@ static inline bool is_same(const Nesting& a, const Nesting& b) {
   return memcmp(a.each, b.each, static_cast<size_t>(a.layers) * sizeof(Layer)) == 0;
 }
 
-// Reads the levels of chunks. For ascending rows, each chunk is unpacked and validated once.
+// The levels of a chunk that are at most, or above, a limit.
+struct Marks {
+  uint64_t bits[kChunkLevelsMax / kGroup + 1];
+  int32_t before[kChunkLevelsMax / kGroup + 2];  // marks before each group
+  int64_t groups;
+
+  void set(const uint16_t* levels, int64_t count, uint16_t most, bool is_above) {
+    groups = 0;
+    int32_t total = 0;
+    for (int64_t i = 0; i < count; i += kGroup) {
+      const int64_t size = smaller(kGroup, count - i);
+      const uint64_t low = at_most(levels + i, size, most);
+      const uint64_t found = (is_above ? ~low : low) & low_bits(size);
+      before[groups] = total;
+      bits[groups++] = found;
+      total += static_cast<int32_t>(count_bits(found));
+    }
+    before[groups] = total;
+    bits[groups] = 0;
+  }
+
+  int64_t total() const { return before[groups]; }
+
+  // Returns the number of marks before level `i`.
+  int64_t rank(int64_t i) const {
+    return before[i / kGroup] + count_bits(bits[i / kGroup] & low_bits(i % kGroup));
+  }
+
+  // Returns the level of mark `k`, from group `*from` on, which is advanced.
+  int64_t find(int64_t k, int64_t* from) const {
+    int64_t group = before[*from] <= k ? *from : 0;
+    for (int64_t step = 1; group + step < groups && before[group + step] <= k; step *= 2)
+      group += step;
+    while (before[group + 1] <= k) ++group;
+    *from = group;
+    uint64_t rest = bits[group];
+    int64_t left = k - before[group], at = group * kGroup;
+    for (int64_t width = kGroup / 2; width > 0; width /= 2) {
+      const int64_t low = count_bits(rest & low_bits(width));
+      if (left < low) continue;
+      left -= low;
+      rest >>= width;
+      at += width;
+    }
+    return at;
+  }
+};
+
+// Reads the levels of pieces. Each chunk of a piece is unpacked and validated once.
 class LevelReader {
  public:
-  LevelReader(const File& file, Entries* entries) : file_(file), entries_(entries) {}
+  LevelReader(const File& file, const Rows& rows, Entries* entries)
+      : file_(file), rows_(rows), entries_(entries) {}
+  LevelReader(const LevelReader&) = delete;
   ~LevelReader() { free(memory_); }
 
-  // Adds the entries of a row. Returns 0 or a fault.
-  int64_t row(const ValueLocation& location) {
-    const Page& page = *location.page;
-    const bool has_lists = page.begun != nullptr;
-    for (int64_t part = location.part; part <= location.last; ++part) {
-      if (chunk_.page != &page || chunk_.part != part) {
-        const int64_t status = open(page, part);
-        if (status < 0) {
-          chunk_.page = nullptr;
-          return status;
+  // Adds the entries of the rows of a piece. Returns 0 or a fault.
+  int64_t piece(const Piece& piece) {
+    const Page& page = *piece.page;
+    int64_t next = piece.start;
+    const int64_t stop = piece.start + piece.count;
+    for (int64_t part = piece.part; part <= piece.last; ++part) {
+      int64_t status = open(page, part, piece.shift);
+      if (status < 0) return status;
+      const int64_t first_run = entries_->runs.count, before = entries_->values;
+      const auto row = [&](int64_t i) { return row_at(rows_, i) - piece.base; };
+      if (page.begun == nullptr) {
+        if (rows_.numbers == nullptr) status = add(row(next), row(next) + piece.count);
+        for (int64_t i = next; rows_.numbers != nullptr && i < stop && status == 0; ++i)
+          status = add(row(i), row(i) + 1);
+      } else {
+        const int64_t first = page.ended[part];  // the row of the first entry
+        const int64_t end = page.begun[part + 1];
+        if (rows_.numbers == nullptr) {
+          const int64_t low = larger(row(next), first), high = smaller(row(stop - 1) + 1, end);
+          if (low < high) status = add(begin(low - first), begin(high - first));
+        } else {
+          for (int64_t i = next; i < stop && row(i) < end && status == 0; ++i)
+            status = add(begin(row(i) - first), begin(row(i) - first + 1));
+          while (next < stop && row(next) < page.ended[part + 1]) ++next;
         }
       }
-      if (!has_lists) return add(page, location.within, location.within);
-      int64_t at = 0, slot = 0;
-      if (part == location.part) {
-        if (location.within < row_) rewind();
-        seek(page, location.within);
-        if (at_ >= chunk_.num_levels) return fail(kBadLevels, part);
-        at = at_;
-        slot = slot_;
-      }
-      const auto row_max = static_cast<uint16_t>(page.nesting->rep_max);
-      for (bool is_first = part == location.part;
-           at < chunk_.num_levels && (is_first || rep_[at] != row_max); ++at, is_first = false) {
-        const int64_t status = add(page, at, slot);
-        if (status < 0) return status;
-        slot += is_visible(page, at);
-      }
-      if (part == location.part) {
-        at_ = at;
-        slot_ = slot;
-        row_ = location.within + 1;
-      }
+      if (status < 0) return status;
+      if (entries_->values > before &&
+          !entries_->pieces.add({&page, part, part, before, entries_->values - before, 0,
+                                 page.chunk_position[part] + piece.shift, page.chunk_size[part],
+                                 first_run, entries_->runs.count - first_run, piece.shift}))
+        return fail(kNoMemory, 0);
     }
     return 0;
   }
 
  private:
-  bool is_visible(const Page& page, int64_t at) const {
-    return def_ == nullptr || def_[at] <= page.nesting->each[0].slot_def_max;
-  }
-
-  // Returns to the start of the chunk, which may continue a row of the previous one.
-  void rewind() { row_ = -1, at_ = 0, slot_ = 0; }
-
-  // Advances to the start of a row of the chunk.
-  void seek(const Page& page, int64_t target) {
-    const auto row_max = static_cast<uint16_t>(page.nesting->rep_max);
-    if (row_ < 0) {
-      for (; at_ < chunk_.num_levels && rep_[at_] != row_max; ++at_) slot_ += is_visible(page, at_);
-      row_ = 0;
-    }
-    while (row_ < target && at_ < chunk_.num_levels) {
-      slot_ += is_visible(page, at_++);
-      for (; at_ < chunk_.num_levels && rep_[at_] != row_max; ++at_) slot_ += is_visible(page, at_);
-      ++row_;
-    }
-  }
-
-  int64_t open(const Page& page, int64_t part) {
+  // Unpacks the levels of a chunk, and finds its rows and values.
+  int64_t open(const Page& page, int64_t part, int64_t shift) {
     const Nesting& nesting = *page.nesting;
-    const ConstBytes bytes = {file_.bytes.data + page.chunk_position[part], page.chunk_size[part]};
-    int64_t status = open_chunk(page, part, bytes, &chunk_);
+    const ConstBytes bytes = {file_.bytes.data + page.chunk_position[part] + shift,
+                              page.chunk_size[part]};
+    Chunk chunk;
+    int64_t status = open_chunk(page, part, bytes, &chunk);
     if (status < 0) return status;
     if (memory_ == nullptr) {
-      memory_ = static_cast<uint16_t*>(malloc(2 * kChunkLevelsMax * sizeof(uint16_t)));
+      memory_ = static_cast<Memory*>(malloc(sizeof(Memory)));
       if (memory_ == nullptr) return fail(kNoMemory, 0);
     }
-    rewind();
+    group_ = 0;
     rep_ = def_ = nullptr;
     // Without levels, there is an entry per value.
-    if (!nesting.rep_bits && !nesting.def_bits) chunk_.num_levels = chunk_.count;
-    const int64_t levels = chunk_.num_levels;
+    const int64_t levels = nesting.rep_bits || nesting.def_bits ? chunk.num_levels : chunk.count;
     if (levels > kChunkLevelsMax) return fail(kBadCount, part);
+    levels_ = levels;
     if (nesting.rep_bits > 0) {
-      status = unpack_chunk_levels(chunk_.repetition, levels, nesting.rep_bits, memory_);
+      status = unpack_chunk_levels(chunk.repetition, levels, nesting.rep_bits, memory_->repetition);
       if (status < 0) return status;
-      rep_ = memory_;
+      rep_ = memory_->repetition;
     }
     if (nesting.def_bits > 0) {
-      status = unpack_chunk_levels(chunk_.definition, levels, nesting.def_bits,
-                                   memory_ + kChunkLevelsMax);
+      status = unpack_chunk_levels(chunk.definition, levels, nesting.def_bits, memory_->definition);
       if (status < 0) return status;
-      def_ = memory_ + kChunkLevelsMax;
+      def_ = memory_->definition;
     }
-    int64_t begins = 0, slots = levels, wrong = 0;
-    if (rep_ != nullptr)
-      for (int64_t i = 0; i < levels; ++i) {
-        begins += rep_[i] == nesting.rep_max;
-        wrong += rep_[i] > nesting.rep_max;
-      }
-    if (def_ != nullptr) {
-      slots = 0;
-      for (int64_t i = 0; i < levels; ++i) {
-        slots += def_[i] <= nesting.each[0].slot_def_max;
-        wrong += def_[i] > nesting.def_max;
-      }
+    int64_t slots = levels, wrong = 0;
+    has_all_slots_ = def_ == nullptr || nesting.each[0].slot_def_max >= nesting.def_max;
+    if (def_ != nullptr)
+      for (int64_t i = 0; i < levels; ++i) wrong += def_[i] > nesting.def_max;
+    if (!has_all_slots_) {
+      const auto most = static_cast<uint16_t>(nesting.each[0].slot_def_max);
+      memory_->slots.set(def_, levels, most, false);
+      slots = memory_->slots.total();
+    }
+    if (page.begun != nullptr) {
+      // The chunk must have the rows of the repetition index, and may continue another one.
+      continued_ = page.begun[part] - page.ended[part];
+      if (rep_ == nullptr || levels == 0 || (rep_[0] == nesting.rep_max) != (continued_ == 0))
+        return fail(kBadLevels, part);
+      for (int64_t i = 0; i < levels; ++i) wrong += rep_[i] > nesting.rep_max;
+      memory_->rows.set(rep_, levels, static_cast<uint16_t>(nesting.rep_max - 1), true);
+      if (memory_->rows.total() != page.begun[part + 1] - page.begun[part])
+        return fail(kBadLength, part);
     }
     if (wrong > 0) return fail(kBadLevels, part);
-    // The chunk must have the rows of the repetition index and a slot per value.
-    if (page.begun != nullptr && begins != page.begun[part + 1] - page.begun[part])
-      return fail(kBadLength, part);
-    return slots == chunk_.count ? 0 : fail(kBadLength, part);
+    // There is a slot per value.
+    return slots == chunk.count ? 0 : fail(kBadLength, part);
   }
 
-  // Adds an entry of the open chunk, and the location of its value if visible.
-  int64_t add(const Page& page, int64_t at, int64_t slot) {
-    if (at >= chunk_.num_levels) return fail(kBadIndex, at);
-    if (entries_->repetition.count >= kEntriesMax) return fail(kTooLarge, 0);
-    const uint16_t definition = def_ == nullptr ? 0 : def_[at];
-    if (!entries_->repetition.add(rep_ == nullptr ? 0 : rep_[at]) ||
-        !entries_->definition.add(definition))
+  // Returns the first entry of a row of the open chunk, or the end of the last row.
+  int64_t begin(int64_t row) {
+    const int64_t mark = row - continued_;
+    if (mark < 0) return 0;
+    return mark < memory_->rows.total() ? memory_->rows.find(mark, &group_) : levels_;
+  }
+
+  // Adds entries of the open chunk, and the values that they have.
+  int64_t add(int64_t start, int64_t stop) {
+    Entries& all = *entries_;
+    if (start < 0 || stop < start || stop > levels_) return fail(kBadIndex, start);
+    if (stop - start > kEntriesMax - all.count) return fail(kTooLarge, 0);
+    all.count += stop - start;
+    if (rep_ != nullptr && !all.repetition.add(rep_ + start, stop - start))
       return fail(kNoMemory, 0);
-    const Layer& item = page.nesting->each[0];
-    if (definition > item.slot_def_max) return 0;
-    const int64_t is_null = item.null_def > 0 && definition > 0;
-    const bool is_added = entries_->locations.add({&page, chunk_.part, slot, chunk_.part, is_null}) &&
-                         entries_->position.add(page.chunk_position[chunk_.part]) &&
-                         entries_->size.add(page.chunk_size[chunk_.part]);
-    return is_added ? 0 : fail(kNoMemory, 0);
+    if (def_ != nullptr && !all.definition.add(def_ + start, stop - start))
+      return fail(kNoMemory, 0);
+    const int64_t slot = has_all_slots_ ? start : memory_->slots.rank(start);
+    const int64_t count = (has_all_slots_ ? stop : memory_->slots.rank(stop)) - slot;
+    if (count == 0) return 0;
+    all.values += count;
+    return all.runs.add({slot, count}) ? 0 : fail(kNoMemory, 0);
   }
 
   const File& file_;
+  const Rows& rows_;
   Entries* entries_;
-  Chunk chunk_;
-  uint16_t* memory_ = nullptr;
+  struct Memory {
+    uint16_t repetition[kChunkLevelsMax];
+    uint16_t definition[kChunkLevelsMax];
+    Marks rows;   // entries that begin a row
+    Marks slots;  // entries with a value
+  };
+
+  Memory* memory_ = nullptr;
   const uint16_t* rep_ = nullptr;
   const uint16_t* def_ = nullptr;
-  int64_t row_ = -1, at_ = 0, slot_ = 0;
+  int64_t levels_ = 0;
+  int64_t continued_ = 0;  // 1 if the first entry of the chunk continues a row
+  int64_t group_ = 0;      // of the row found last
+  bool has_all_slots_ = false;
 };
 
 // Writes the enclosing layers of rows, from the values outwards.
@@ -195,7 +225,7 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
   const int64_t layers = nesting.layers - 1;
   output->layers = out->take(layers * static_cast<int64_t>(sizeof(LayerOutput)));
   if (output->layers < 0) return fail(kOutputFull, 0);
-  int64_t left = entries.repetition.count;
+  int64_t left = entries.count;
   const bool has_definition = nesting.def_bits > 0;
   auto* const offsets = static_cast<int64_t*>(malloc(static_cast<size_t>(left + 1) * sizeof(int64_t)));
   if (offsets == nullptr) return fail(kNoMemory, 0);
@@ -250,8 +280,7 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
     }
     if (has_bits) {
       found.validity = bits;
-      for (int64_t k = 0; k < found.count; ++k)
-        found.nulls += !(validity.data[k / 8] >> k % 8 & 1);
+      found.nulls = found.count - count_ones(validity.data, found.count);
     }
     memcpy(out->bytes.data + output->layers + (i - 1) * static_cast<int64_t>(sizeof found), &found,
            sizeof found);

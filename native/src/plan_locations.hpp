@@ -1,4 +1,9 @@
-// Locations of rows in a file, by the plans of plan.hpp.
+// Pieces of a column: the chunks or items that hold requested rows.
+//
+//     rows 100..3000 of chunks of 1024    pieces   chunk 0: 100..1024   chunk 1: all   chunk 2: ..952
+//     rows 7 9 5000                                chunk 0: 7 9         chunk 4: 904
+//
+// A piece is decoded once, and a whole chunk without intermediate copy.
 #pragma once
 
 #include "plan.hpp"
@@ -13,15 +18,68 @@ namespace planned {
 
 using namespace lancelet::plan;
 
-// Location of a value: page, chunk or row, and index within it. For nested pages: the start of a
-// row and its last chunk; for their values: whether the levels are null.
-struct ValueLocation {
-  const Page* page;
-  int64_t part;
-  int64_t within;
-  int64_t last;
-  int64_t is_null;  // -1 if the chunk's definition levels decide
+// A growing array.
+template <class T>
+struct Grown {
+  T* data = nullptr;
+  int64_t count = 0, room = 0;
+
+  Grown() = default;
+  Grown(const Grown&) = delete;
+  Grown& operator=(const Grown&) = delete;
+  ~Grown() { free(data); }
+
+  bool reserve(int64_t more) {
+    if (more <= room - count) return true;
+    const int64_t target = larger<int64_t>(larger<int64_t>(64, 2 * room), count + more);
+    void* const moved = realloc(data, static_cast<size_t>(target) * sizeof(T));
+    if (moved == nullptr) return false;
+    data = static_cast<T*>(moved);
+    room = target;
+    return true;
+  }
+
+  bool add(const T& item) {
+    if (!reserve(1)) return false;
+    data[count++] = item;
+    return true;
+  }
+
+  // Returns the memory, which the caller frees.
+  T* release() {
+    T* const released = data;
+    data = nullptr;
+    return released;
+  }
+
+  bool add(const T* items, int64_t more) {
+    if (!reserve(more)) return false;
+    if (more > 0) memcpy(data + count, items, static_cast<size_t>(more) * sizeof(T));
+    count += more;
+    return true;
+  }
 };
+
+// Consecutive values of a chunk.
+struct Run {
+  int64_t start, count;
+};
+
+// Requests `start` to `start + count` that are in one chunk, in the chunks of rows of lists, in
+// consecutive items, or in a constant page.
+struct Piece {
+  const Page* page;
+  int64_t part, last;  // chunks, or the first item
+  int64_t start, count;
+  int64_t base;  // the row number of the first value of a chunk, or of the first row of the page
+  int64_t position, size;
+  int64_t first_run, num_runs;  // of values beneath lists, which are not found by row number
+  int64_t shift;                // from positions in the file to positions in fetched bytes
+};
+
+static LANCELET_INLINE int64_t row_at(const Rows& rows, int64_t i) {
+  return rows.numbers == nullptr ? rows.first + i : rows.numbers[i];
+}
 
 static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
   switch (bytes) {
@@ -34,80 +92,153 @@ static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
 
 // Computes the position of item `item` of `bytes` each. Returns false on overflow.
 static LANCELET_INLINE bool item_position(int64_t position, int64_t item, int64_t bytes,
-                                     int64_t* found) {
+                                          int64_t* found) {
   if (position < 0 || item < 0 || bytes < 0 || (bytes && item > (INT64_MAX - position) / bytes))
     return false;
   *found = position + item * bytes;
   return true;
 }
 
-static inline int64_t find_in_chunks(const Page& page, int64_t row, ValueLocation* location,
-                                     int64_t* position, int64_t* size) {
-  const ConstInts bounds = {page.first_value, page.chunks + 1};
-  if (page.chunks < 1 || row >= bounds.data[page.chunks]) return fail(kBadIndex, 0);
-  const int64_t chunk = part_of(bounds, 0, row);
-  location->part = chunk;
-  location->within = row - bounds.data[chunk];
-  location->last = chunk;
-  *position = page.chunk_position[chunk];
-  *size = page.chunk_size[chunk];
-  return 0;
+// Returns the part of a row. The search starts at `from`, the part of the previous row.
+static LANCELET_INLINE int64_t next_part(const int64_t* bounds, int64_t parts, int64_t from,
+                                         int64_t row) {
+  return part_of({bounds, parts + 1}, bounds[from] <= row ? from : 0, row);
 }
 
-// Finds a row of lists, which spans consecutive chunks.
-static inline int64_t find_lists(const Page& page, int64_t row, ValueLocation* location, int64_t* position,
-                                 int64_t* size) {
+// Returns the number of requests from `i` on, at most `count`, for consecutive rows.
+static inline int64_t count_consecutive(const Rows& rows, int64_t i, int64_t count) {
+  if (rows.numbers == nullptr) return count;
+  int64_t found = 1;
+  while (found < count && rows.numbers[i + found] == rows.numbers[i] + found) ++found;
+  return found;
+}
+
+// Finds the pieces of chunks of values.
+static inline int64_t find_in_chunks(const PageRows& wanted, const Rows& rows,
+                                     Grown<Piece>* pieces) {
+  const Page& page = *wanted.page;
+  const int64_t* const bounds = page.first_value;
   if (page.chunks < 1) return fail(kBadIndex, 0);
-  const int64_t first = part_of({page.begun, page.chunks + 1}, 0, row);
-  const int64_t last = part_of({page.ended, page.chunks + 1}, 0, row);
-  if (first >= page.chunks || last >= page.chunks || first > last || row < page.begun[first])
-    return fail(kBadIndex, 0);
-  location->part = first;
-  location->last = last;
-  location->within = row - page.begun[first];
-  *position = page.chunk_position[first];
-  *size = page.chunk_position[last] + page.chunk_size[last] - *position;
-  return 0;
-}
-
-static inline int64_t find_zipped(const Page& page, const File& file, int64_t row, ValueLocation* location,
-                                  int64_t* position, int64_t* size) {
-  const int64_t width = page.index_width;
-  int64_t entry, both = 2 * width;
-  if (!item_position(page.index_position, row, width, &entry)) return fail(kBadIndex, 0);
-  const int64_t status = prepare_ranges(file, {&entry, 1}, {&both, 1});
-  if (status < 0) return status;
-  const int64_t start = number_at(file.bytes.data + entry, width);
-  const int64_t stop = number_at(file.bytes.data + entry + width, width);
-  if (start < 0 || stop < start || stop > page.size) return fail(kBadOffsets, 0);
-  location->part = location->within = row;
-  if (!item_position(page.position, start, 1, position)) return fail(kBadIndex, 0);
-  *size = stop - start;
-  return 0;
-}
-
-// Finds the location and byte range of a row.
-static inline int64_t find(const Page& page, const File& file, int64_t row, ValueLocation* location,
-                           int64_t* position, int64_t* size) {
-  location->page = &page;
-  location->is_null = -1;
-  if (row < 0 || row >= page.rows) return fail(kBadIndex, 0);
-  switch (page.layout) {
-    case kChunks:
-      return page.begun != nullptr ? find_lists(page, row, location, position, size)
-                                   : find_in_chunks(page, row, location, position, size);
-    case kItems:
-      location->part = location->within = row;
-      *size = page.item_bytes;
-      return item_position(page.position, row, page.item_bytes, position) ? 0 : fail(kBadIndex, 0);
-    case kZippedStrings:
-      return find_zipped(page, file, row, location, position, size);
-    case kConstant:
-      location->part = location->within = *position = *size = 0;
-      return 0;
-    default:
-      return fail(kBadWidth, 0);
+  int64_t part = 0;
+  for (int64_t i = 0, count; i < wanted.count; i += count) {
+    const int64_t row = row_at(rows, wanted.start + i) - wanted.first_row;
+    part = next_part(bounds, page.chunks, part, row);
+    if (part >= page.chunks) return fail(kBadIndex, i);
+    const int64_t low = bounds[part], high = bounds[part + 1];
+    if (rows.numbers == nullptr) {
+      count = smaller(wanted.count - i, high - row);
+    } else {
+      const int64_t* const numbers = rows.numbers + wanted.start + i;
+      const auto size = static_cast<uint64_t>(high - low);
+      const int64_t shift = wanted.first_row + low;
+      for (count = 1; count < wanted.count - i; ++count)
+        if (static_cast<uint64_t>(numbers[count] - shift) >= size) break;
+    }
+    if (!pieces->add({&page, part, part, wanted.start + i, count, wanted.first_row + low,
+                      page.chunk_position[part], page.chunk_size[part], 0, 0, 0}))
+      return fail(kNoMemory, 0);
   }
+  return 0;
+}
+
+// Finds the pieces of rows of lists. Rows of a piece ascend, and their chunks overlap.
+static inline int64_t find_lists(const PageRows& wanted, const Rows& rows, Grown<Piece>* pieces) {
+  const Page& page = *wanted.page;
+  if (page.chunks < 1) return fail(kBadIndex, 0);
+  int64_t first = 0, last = 0;
+  // Finds the chunks of a row, from those of an earlier row.
+  const auto find = [&](int64_t row) {
+    first = next_part(page.begun, page.chunks, first, row);
+    last = next_part(page.ended, page.chunks, last, row);
+    return first < page.chunks && last < page.chunks && first <= last && row >= page.begun[first];
+  };
+  for (int64_t i = 0, count; i < wanted.count; i += count) {
+    int64_t row = row_at(rows, wanted.start + i) - wanted.first_row;
+    if (!find(row)) return fail(kBadIndex, i);
+    const int64_t part = first;
+    if (rows.numbers == nullptr) {
+      count = wanted.count;
+      if (!find(row + count - 1)) return fail(kBadIndex, i);
+    } else {
+      for (count = 1; i + count < wanted.count; ++count) {
+        const int64_t next = row_at(rows, wanted.start + i + count) - wanted.first_row;
+        if (next <= row || next >= page.begun[last + 1]) break;
+        if (!find(next)) return fail(kBadIndex, i + count);
+        row = next;
+      }
+    }
+    const int64_t position = page.chunk_position[part];
+    if (!pieces->add({&page, part, last, wanted.start + i, count, wanted.first_row, position,
+                      page.chunk_position[last] + page.chunk_size[last] - position, 0, 0, 0}))
+      return fail(kNoMemory, 0);
+  }
+  return 0;
+}
+
+// Finds the pieces of items with a known or indexed position.
+static inline int64_t find_items(const PageRows& wanted, const Rows& rows, const File& file,
+                                 Grown<Piece>* pieces) {
+  const Page& page = *wanted.page;
+  for (int64_t i = 0, count; i < wanted.count; i += count) {
+    count = count_consecutive(rows, wanted.start + i, wanted.count - i);
+    const int64_t row = row_at(rows, wanted.start + i) - wanted.first_row;
+    Piece piece = {&page, row, row, wanted.start + i, count, wanted.first_row, 0, 0, 0, 0, 0};
+    if (page.layout == kItems) {
+      if (!item_position(page.position, row, page.item_bytes, &piece.position) ||
+          !item_position(0, count, page.item_bytes, &piece.size))
+        return fail(kBadIndex, i);
+    } else {
+      if (file.fetched != nullptr) return fail(kBadWidth, 0);  // the index is not fetched
+      const int64_t width = page.index_width;
+      int64_t entry, entries;
+      if (!item_position(page.index_position, row, width, &entry) ||
+          !item_position(0, count + 1, width, &entries))
+        return fail(kBadIndex, i);
+      const int64_t status = prepare_ranges(file, {&entry, 1}, {&entries, 1});
+      if (status < 0) return status;
+      const uint8_t* const index = file.bytes.data + entry;
+      const int64_t start = number_at(index, width);
+      const int64_t stop = number_at(index + count * width, width);
+      if (start < 0 || stop < start || stop > page.size) return fail(kBadOffsets, i);
+      if (!item_position(page.position, start, 1, &piece.position)) return fail(kBadIndex, i);
+      piece.size = stop - start;
+    }
+    if (!pieces->add(piece)) return fail(kNoMemory, 0);
+  }
+  return 0;
+}
+
+// Finds the pieces of a column. Returns 0 or a fault.
+static inline int64_t find_pieces(const File& file, const ColumnRows& requests, const Rows& rows,
+                                  Grown<Piece>* pieces) {
+  const int64_t before = pieces->count;
+  for (int64_t i = 0; i < requests.num_pages; ++i) {
+    const PageRows& wanted = requests.pages[i];
+    const Page& page = *wanted.page;
+    int64_t status = 0;
+    switch (page.layout) {
+      case kChunks:
+        status = page.begun != nullptr ? find_lists(wanted, rows, pieces)
+                                       : find_in_chunks(wanted, rows, pieces);
+        break;
+      case kItems:
+      case kZippedStrings:
+        status = find_items(wanted, rows, file, pieces);
+        break;
+      case kConstant:
+        if (!pieces->add({&page, 0, 0, wanted.start, wanted.count, 0, 0, 0, 0, 0, 0}))
+          status = fail(kNoMemory, 0);
+        break;
+      default:
+        status = fail(kBadWidth, 0);
+    }
+    if (status < 0) return status;
+  }
+  // Fetched ranges are compared with the ranges of the pieces.
+  for (int64_t i = before; i < pieces->count && file.fetched == nullptr; ++i)
+    if (!within(pieces->data[i].position, pieces->data[i].size, file.bytes.size))
+      return fail(kOutOfSource, i);
+  return 0;
 }
 
 }  // namespace planned

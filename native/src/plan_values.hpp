@@ -1,15 +1,20 @@
-// Single values of chunks: buffers, decompression and lookup.
+// Values of pieces: buffers of chunks, decompression, copies and lookup.
 #pragma once
 
+#include "copies.hpp"
 #include "inflate.hpp"
 #include "levels.hpp"
 #include "plan_locations.hpp"
+#include "utf8.hpp"
 
 namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
 #include "bitpack.def"
+#include "dictionary.def"
 #include "fsst.def"
 #include "lz4.def"
+#include "rle.def"
+#include "split_bytes.def"
 #include "zstd.def"
 #undef KERNEL
 
@@ -24,9 +29,10 @@ struct Output {
 
   LANCELET_INLINE int64_t room() const { return bytes.size - end; }
 
-  // Allocates `size` bytes, 8-byte aligned. Returns their position, or -1.
+  // Allocates `size` bytes, large ones aligned to a cache line. Returns their position, or -1.
   LANCELET_INLINE int64_t take(int64_t size) {
-    const int64_t start = padded(end);
+    const int64_t unit = size < 1024 ? 8 : 64;
+    const int64_t start = (end + unit - 1) / unit * unit;
     if (size < 0 || start > bytes.size || size > bytes.size - start) return -1;
     end = start + size;
     return start;
@@ -51,6 +57,10 @@ struct Scratch {
   uint8_t* data = nullptr;
   int64_t size = 0;
 
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  ~Scratch() { free(data); }
+
   bool reserve(int64_t capacity) {
     if (capacity <= size) return true;
     free(data);
@@ -62,17 +72,25 @@ struct Scratch {
 
 // --- chunks -----------------------------------------------------------------------------------
 
-static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch) {
-  const int64_t plain = inflated_bytes(compression, *values);
+// Decompresses to the start of `room`, which is larger by the slack. Returns the size or a fault.
+static inline int64_t decompress_to(int64_t compression, ConstBytes values, Bytes room) {
+  const int64_t plain = inflated_bytes(compression, values);
   if (plain < 0) return plain;
-  if (!scratch->reserve(plain + kInflateSlack)) return fail(kNoMemory, 0);
-  const int64_t from = inflate_head(compression), size = values->size - from;
+  if (plain > room.size - kInflateSlack) return fail(kOutputFull, 0);
+  const int64_t from = inflate_head(compression), size = values.size - from;
   const bool is_lz4 = compression == kLz4;
-  const Bytes out = {scratch->data, is_lz4 ? plain : plain + kInflateSlack};
+  const Bytes out = {room.data, is_lz4 ? plain : plain + kInflateSlack};
   const int64_t status =
-      is_lz4 ? lz4_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out)
-             : zstd_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out);
-  if (status < 0) return status;
+      is_lz4 ? lz4_decompress_chunks(values, {&from, 1}, {&size, 1}, {&plain, 1}, out)
+             : zstd_decompress_chunks(values, {&from, 1}, {&size, 1}, {&plain, 1}, out);
+  return status < 0 ? status : plain;
+}
+
+static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch) {
+  const int64_t room = inflated_bytes(compression, *values) + kInflateSlack;
+  if (room >= kInflateSlack && !scratch->reserve(room)) return fail(kNoMemory, 0);
+  const int64_t plain = decompress_to(compression, *values, {scratch->data, scratch->size});
+  if (plain < 0) return plain;
   *values = {scratch->data, plain};
   return 0;
 }
@@ -150,158 +168,96 @@ static inline int64_t unpack_chunk_levels(ConstBytes packed, int64_t count, int6
   return count == 0 ? 0 : fail(kBadLength, 0);
 }
 
-// Returns whether a value is null, for run-length encoded levels.
-static inline int64_t is_null_in_runs(const Chunk& chunk, int64_t at) {
-  LevelRuns runs;
-  const int64_t status = runs.open(chunk.definition);
-  if (status < 0) return status;
-  int64_t end = 0, found = -1;
-  for (int64_t run = 0; run < runs.count; ++run) {
-    end += runs.lengths[run];
-    if (found < 0 && end > at) found = runs.level(run);
-  }
-  if (end != chunk.count || found < 0) return fail(kBadLength, 0);
-  return found > 1 ? fail(kBadLevels, 0) : found;
-}
+// --- selections -------------------------------------------------------------------------------
 
-// Returns whether a value is null, for 1-bit levels in blocks of 1024; the last block may be
-// unpacked.
-static inline int64_t is_null(const Chunk& chunk, int64_t at) {
-  if (chunk.page->def_bits == kLevelRuns) return is_null_in_runs(chunk, at);
-  constexpr int64_t block_bytes = kBlock / 8;
-  const int64_t full = chunk.count / kBlock, tail = chunk.count % kBlock;
-  const int64_t left = chunk.definition.size - full * block_bytes;
-  const bool is_plain = left == 2 * tail;
-  if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, 0);
-  const int64_t block = at / kBlock, offset = at % kBlock;
-  const uint8_t* from = chunk.definition.data + block * block_bytes;
-  if (block == full && is_plain) {
-    const int64_t level = load<uint16_t>(from + 2 * offset);
-    return level > 1 ? fail(kBadLevels, 0) : level;
-  }
-  // 16-bit words: 64 lanes of 16 rows; bitpack.cpp explains the order.
-  const int64_t lane = offset % 64, row = offset % 128 / 64 * 8 + offset / 128;
-  return load<uint16_t>(from + 2 * lane) >> row & 1;
-}
+// Values of a chunk: a range from `start` on, the indices `numbers[i] - shift`, or runs.
+struct Selected {
+  int64_t count;
+  int64_t start;
+  const int64_t* numbers;
+  int64_t shift;
+  const Run* runs;
+  int64_t num_runs;
 
-// --- values of fixed width --------------------------------------------------------------------
+  bool is_range() const { return numbers == nullptr && runs == nullptr; }
+  bool is_all_of(int64_t values) const { return is_range() && start == 0 && count == values; }
+};
 
-static inline int64_t find_run(const Chunk& chunk, int64_t width, int64_t at) {
-  if (chunk.values.size / width < chunk.lengths.size) return fail(kTooShort, 0);
-  int64_t found = -1, end = 0;
-  for (int64_t i = 0; i < chunk.lengths.size; ++i) {
-    end += chunk.lengths.data[i];
-    if (found < 0 && end > at) found = i;
-  }
-  return end == chunk.count && found >= 0 ? found : fail(kBadLength, 0);
-}
-
-// Writes one value of a chunk.
-static inline int64_t read_value(const Page& page, const Chunk& chunk, int64_t at, uint8_t* to) {
-  const int64_t width = page.bits / 8;
-  switch (chunk.codec) {
-    case kFlat:
-      if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
-      memcpy(to, chunk.values.data + at * width, width);
-      return 0;
-    case kInline: {
-      if (chunk.count > kBlock) return fail(kBadCount, 0);
-      const int64_t start = 0, size = chunk.values.size;
-      const int64_t status =
-          pick_packed(chunk.values, {&start, 1}, {&size, 1}, {&at, 1}, page.bits, {to, width});
-      return smaller<int64_t>(status, 0);
+// Calls `visit(start, count)` for consecutive values, in order, until it returns a fault.
+template <class Visit>
+static LANCELET_INLINE int64_t each_run(const Selected& wanted, Visit visit) {
+  if (wanted.numbers != nullptr) {
+    for (int64_t i = 0; i < wanted.count; ++i) {
+      const int64_t status = visit(wanted.numbers[i] - wanted.shift, int64_t{1});
+      if (LANCELET_UNLIKELY(status < 0)) return status;
     }
-    case kSplit:
-      if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
-      for (int64_t k = 0; k < smaller<int64_t>(width, 8); ++k)
-        to[k] = chunk.values.data[at + k * chunk.count];
-      return 0;
-    case kRuns: {
-      const int64_t found = find_run(chunk, width, at);
-      if (found < 0) return found;
-      memcpy(to, chunk.values.data + found * width, width);
-      return 0;
-    }
-    default:
-      return fail(kBadWidth, 0);
-  }
-}
-
-// Reads the dictionary index of a value.
-static inline int64_t read_index(const Page& page, const Chunk& chunk, int64_t at,
-                                 int64_t* index) {
-  uint8_t word[8] = {};
-  if (page.bits < 8 || page.bits > 64) return fail(kBadWidth, 0);
-  const int64_t status = read_value(page, chunk, at, word);
-  if (status < 0) return status;
-  const uint64_t found = load<uint64_t>(word);
-  if (found >= static_cast<uint64_t>(page.items.count)) return fail(kBadIndex, 0);
-  *index = static_cast<int64_t>(found);
-  return 0;
-}
-
-// --- strings ----------------------------------------------------------------------------------
-
-// Finds a string, or its codes, in a chunk.
-static inline int64_t find_string(const Page& page, const Chunk& chunk, int64_t at, ConstBytes* found) {
-  const int64_t width = page.bits / 8, n = chunk.count;
-  if (n >= chunk.values.size / width) return fail(kTooShort, 0);
-  const uint8_t* offsets = chunk.values.data;
-  const int64_t start = number_at(offsets + at * width, width);
-  const int64_t stop = number_at(offsets + (at + 1) * width, width);
-  if (start < (n + 1) * width || stop < start || stop > chunk.values.size)
-    return fail(kBadOffsets, 0);
-  *found = {offsets + start, stop - start};
-  return 0;
-}
-
-static inline int64_t find_item_string(const Items& items, int64_t index, ConstBytes* found) {
-  const int64_t start = number_at(items.values + index * items.width, items.width);
-  const int64_t stop = number_at(items.values + (index + 1) * items.width, items.width);
-  if (start < 0 || stop < start || stop > items.num_bytes) return fail(kBadOffsets, 0);
-  *found = {items.bytes + start, stop - start};
-  return 0;
-}
-
-// Returns whether bytes are valid UTF-8, without overlong forms and surrogates.
-static inline bool is_utf8(const uint8_t* at, int64_t size) {
-  const uint8_t* const end = at + size;
-  while (at < end) {
-    if (end - at >= 8 && !(load<uint64_t>(at) & 0x8080808080808080u)) {
-      at += 8;
-      continue;
-    }
-    const uint8_t first = *at++;
-    if (first < 0x80) continue;
-    const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
-    if (first < 0xC2 || first > 0xF4 || end - at < more) return false;
-    const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    if (at[0] < low || at[0] > high) return false;
-    for (int k = 1; k < more; ++k)
-      if ((at[k] & 0xC0) != 0x80) return false;
-    at += more;
-  }
-  return true;
-}
-
-// Appends a string, decoded by a symbol table if given.
-static inline int64_t append(ConstBytes found, const Symbols& symbols, Output* out) {
-  if (symbols.symbols == nullptr) {
-    if (found.size > out->room()) return fail(kOutputFull, 0);
-    if (found.size > 0) memcpy(out->bytes.data + out->end, found.data, found.size);
-    out->end += found.size;
     return 0;
   }
-  const int64_t start = 0, size = found.size, table = 0;
-  uint8_t ends[16] = {};
-  int64_t progress[4] = {};
-  const int64_t status = fsst_decode_slices(
-      {found, {&start, 1}, {&size, 1}},
-      {{symbols.symbols, kCodes}, {symbols.lengths, kCodes}, {&table, 1}}, 8, {ends, 16}, {out->bytes.data + out->end, out->room()}, {progress, 4});
-  if (status > 0) return fail(kOutputFull, 0);
-  out->end += progress[3];
-  return status;
+  if (wanted.runs == nullptr) return visit(wanted.start, wanted.count);
+  for (int64_t i = 0; i < wanted.num_runs; ++i) {
+    const int64_t status = visit(wanted.runs[i].start, wanted.runs[i].count);
+    if (LANCELET_UNLIKELY(status < 0)) return status;
+  }
+  return 0;
+}
+
+// Copies values of kWidth bytes, or of `width` if it is 0.
+template <int64_t kWidth>
+static inline void gather(const uint8_t* LANCELET_RESTRICT from, const Selected& wanted,
+                          int64_t width, uint8_t* LANCELET_RESTRICT to) {
+  const int64_t bytes = kWidth ? kWidth : width;
+  each_run(wanted, [&](int64_t start, int64_t count) {
+    if (kWidth && count == 1) memcpy(to, from + start * bytes, kWidth);
+    else memcpy(to, from + start * bytes, static_cast<size_t>(count * bytes));
+    to += count * bytes;
+    return int64_t{0};
+  });
+}
+
+static inline void gather_values(const uint8_t* from, const Selected& wanted, int64_t width,
+                                 uint8_t* to) {
+  switch (width) {
+    case 1: return gather<1>(from, wanted, width, to);
+    case 2: return gather<2>(from, wanted, width, to);
+    case 4: return gather<4>(from, wanted, width, to);
+    case 8: return gather<8>(from, wanted, width, to);
+    case 16: return gather<16>(from, wanted, width, to);
+    default: return gather<0>(from, wanted, width, to);
+  }
+}
+
+// Clears up to 64 bits from bit `at` on; the buffer has eight more bytes than it needs.
+static LANCELET_INLINE void clear_bits(uint8_t* bits, int64_t at, uint64_t cleared) {
+  uint8_t* const to = bits + at / 8;
+  const int shift = static_cast<int>(at % 8);
+  store<uint64_t>(to, load<uint64_t>(to) & ~(cleared << shift));
+  if (shift > 0) to[8] = static_cast<uint8_t>(to[8] & ~(cleared >> (64 - shift)));
+}
+
+// Returns the number of bits that are 1.
+static inline int64_t count_ones(const uint8_t* bits, int64_t count) {
+  int64_t found = 0, at = 0;
+  for (; at + 64 <= count; at += 64) found += count_bits(load<uint64_t>(bits + at / 8));
+  for (; at < count; ++at) found += bits[at / 8] >> at % 8 & 1;
+  return found;
+}
+
+// Copies bits to bit `at`, whose bits are 0; the buffer has eight more bytes than it needs.
+static inline void copy_bits(const uint8_t* from, int64_t start, int64_t count, uint8_t* to,
+                             int64_t at) {
+  if (start % 8 == 0 && at % 8 == 0) {
+    const int64_t whole = count / 8;
+    if (whole > 0) memcpy(to + at / 8, from + start / 8, static_cast<size_t>(whole));
+    start += whole * 8, at += whole * 8, count -= whole * 8;
+  }
+  for (; count > 0; start += 8, at += 8, count -= 8) {
+    const int64_t last = (start + smaller<int64_t>(count, 8) - 1) / 8;
+    const uint32_t both = from[start / 8] | (last > start / 8 ? from[last] : 0u) << 8;
+    const uint32_t bits = (both >> start % 8) & low_bits(smaller<int64_t>(count, 8));
+    const uint32_t shifted = bits << at % 8;
+    to[at / 8] |= static_cast<uint8_t>(shifted);
+    to[at / 8 + 1] |= static_cast<uint8_t>(shifted >> 8);
+  }
 }
 
 }  // namespace planned

@@ -20,7 +20,7 @@ READERS = {
     # The definition, for 2.1 and later: fields of levels, whose layouts read their pages.
     "encodings/base.py": {"FieldReader"},
     "encodings/pages/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
-    "encodings/constant/read.py": {"ConstantPages", "ConstantPage"},
+    "encodings/constant/read.py": {"ConstantPage"},
     "encodings/fullzip/read.py": {"FullZipPage"},
     "encodings/miniblock/read.py": {"MiniBlockPages"},
     "encodings/v2_1/blob.py": {"BlobPage"},
@@ -33,8 +33,8 @@ READERS = {
         "ZippedValues",
         "_empty_read",
     },
-    # The same pages, of columns that are alike: as if they were one column.
-    "encodings/pages/bundle.py": {"Bundle", "BundledPages"},
+    # The native way to read these pages, of many columns at once.
+    "encodings/pages/planned.py": {"PlannedColumns"},
     # The definition for 2.0.
     "encodings/v2_0/page.py": {"Decoder"},
     "encodings/v2_0/reader.py": {
@@ -69,8 +69,7 @@ READERS = {
         "_read",
         "_read_edges",
     },
-    # Runs any of these for some fields; the metadata around pages.
-    "file/rows.py": {"RowReader"},
+    # The metadata around pages.
     "file/v0_1/metadata.py": {"read_metadata"},
     "file/v0_1/statistics.py": {"read_statistics"},
     "file/v2/column_metadata.py": {"_resolve", "decode_column"},
@@ -107,7 +106,7 @@ CALLERS = {
         "encodings/miniblock/read.py",
     },
     "lz4": {"encodings/codecs/general.py"},
-    # The native way: what stored metadata say becomes plans, by which few rows are read.
+    # The native way: what stored metadata say becomes plans, by which rows are read.
     "plans": {"encodings/pages/planned.py", "file/v2/reader.py"},
     "rle": {"encodings/codecs/rle.py"},
     "small_pages": {"encodings/miniblock/small.py"},
@@ -129,10 +128,10 @@ GENERAL = {"read", "_read", "_read_unit", "_read_edges", "_empty_read", "read_sl
 """The functions of the general way; a class has one of them."""
 
 WAYS = {
-    "read_slices": "bundles",
     "PlannedColumns.read": "column plans",
+    "PlannedColumns.read_ranges": "column plans",
+    "PlannedColumns._take": "column plans",
     "open_small_files": "packs",
-    "_read_lists": "lists by rows",
     "value_ranges": "in place",
     "match": "filters on encoded data",
     "_match": "filters on encoded data",
@@ -227,7 +226,7 @@ def converts_pages(function: ast.FunctionDef) -> bool:
         return function.returns is not None
     returned = ast.unparse(function.returns)
     if returned.startswith("ReadCoroutine["):
-        return any(name in returned for name in ARRAYS)
+        return any(name in returned for name in (*ARRAYS, "PlannedRows"))
     return returned in ("PlannedRows | None", "SmallFiles | None")
 
 

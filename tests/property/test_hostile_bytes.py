@@ -50,7 +50,7 @@ CPU_SECONDS = 20
 ROWS = 700
 LIVING: list[Any] = []
 """What lives on: pools, as a buffer goes back to its own some time, and writers that left."""
-VERSIONS = ("legacy", "2.0", "2.1", "2.2")
+VERSIONS = ("legacy", "2.0", "2.1", "2.2", "2.3")
 
 
 def rows(count: int = ROWS) -> pa.Table:

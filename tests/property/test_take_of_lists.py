@@ -1,25 +1,20 @@
-"""Single rows of lists, read the short way and the long way.
+"""Single rows of lists, read by plans and by the readers of columns.
 
-Goal: `MiniBlockPages` finds rows of lists with one kernel where levels are packed, and by walking
-decoded levels where they are not; a few of them are found by plans of their columns. Method: read
-the same rows of the same file three times, without plans, with the kernel declined as well, and by
-plans, and by slicing what a full read returns.
+Goal: plans find the rows of lists in the levels of chunks, as the readers of columns do. Method:
+read the same rows of the same file by plans and without them, and compare with the written rows.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancelet.encodings.miniblock import read
 from lancelet.file import LanceFileReader, LanceFileWriter
+from lancelet.file.selection import OpenFields
 
 ITEM = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
 
@@ -41,9 +36,10 @@ def _lists(rng: np.random.Generator, count: int, longest: int) -> list[object]:
     ]
 
 
-def _without_plans(path: Path, **options: Any) -> LanceFileReader:
-    reader = LanceFileReader(path, **options)
-    reader._reader._mapped_file = None
+def _without_plans(path: Path) -> LanceFileReader:
+    reader = LanceFileReader(path)
+    reader._reader._opened = OpenFields()
+    reader._reader._planned = lambda fields: [None] * len(fields)  # type: ignore[method-assign]
     return reader
 
 
@@ -69,22 +65,6 @@ def test_rows_do_not_depend_on_the_search_path(
             writer.write_batch(batch)
     rows = np.unique(rng.integers(0, count, rng.integers(1, 30)))
     planned = LanceFileReader(path).take_rows(rows).to_table()
-    short = _without_plans(path).take_rows(rows).to_table()
-    assert short.equals(planned)
-    with mock.patch.object(read, "packed_level_bits", return_value=None):
-        # What is kept of the file was made for the short way, but for another kind of reading.
-        long = _without_plans(path, verify="off").take_rows(rows).to_table()
-    assert short.combine_chunks().equals(long.combine_chunks())
-    assert short["v"].to_pylist() == table["v"].take(pa.array(rows)).to_pylist()
-
-
-def test_the_short_way_is_taken(tmp_path: Path) -> None:
-    path = tmp_path / "a.lance"
-    table = pa.table({"v": pa.array([[1], [2, 3], None] * 500, pa.list_(pa.int64()))})
-    with LanceFileWriter(path, table.schema) as writer:
-        writer.write_batch(table)
-    with (
-        mock.patch.object(read.kernels, "take_row_levels", side_effect=AssertionError),
-        pytest.raises(AssertionError),
-    ):
-        _without_plans(path).take_rows([7]).to_table()
+    general = _without_plans(path).take_rows(rows).to_table()
+    assert planned.equals(general)
+    assert planned["v"].to_pylist() == table["v"].take(pa.array(rows)).to_pylist()

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from lancelet.buffers import ReadCoroutine
-from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.encodings.pages.bundle import Bundle
-from lancelet.file.selection import OpenedField, Selection
+from lancelet.encodings.base import FieldReader, RowIndices, RowRange, Rows
+from lancelet.encodings.pages.planned import PlannedColumns, PlannedField
 from lancelet.io.metered import IoCounts
 
 _HEAD_BYTES: Final = 4
@@ -27,22 +26,27 @@ _HEAD_BYTES: Final = 4
 _Read: TypeAlias = Callable[[Rows], ReadCoroutine[object]]
 
 
-def estimate_selection_reads(selection: Selection, parts: Sequence[Rows]) -> IoCounts:
-    """Estimate the requests and bytes to read parts of all fields of a selection."""
+def estimate_field_reads(
+    fields: Sequence[tuple[FieldReader, PlannedField | None]], parts: Sequence[Rows]
+) -> IoCounts:
+    """Estimate the requests and bytes to read parts of fields, by their plans or readers."""
     total, non_empty = IoCounts(), [rows for rows in parts if len(rows)]
-    for unit in selection.units if non_empty else ():
-        total += _estimate_unit(unit, non_empty, RowRange(0, selection.num_rows))
+    for reader, planned in fields if non_empty else ():
+        all_rows = RowRange(0, reader.num_rows)
+        stored = reader.encoded_bytes(all_rows)
+        read: _Read = reader.read
+        if planned is not None:
+            by_plan = PlannedColumns([planned]).read_ranges
+            # Plans read some pages of mapped files only.
+            if _first_ranges(by_plan, all_rows).read_bytes or not stored:
+                read = by_plan
+        total += _estimate_field(read, stored, non_empty, all_rows)
     return total
 
 
-def _estimate_unit(
-    unit: OpenedField | Bundle, parts: Sequence[Rows], all_rows: RowRange
+def _estimate_field(
+    read: _Read, stored: int, parts: Sequence[Rows], all_rows: RowRange
 ) -> IoCounts:
-    if isinstance(unit, OpenedField):
-        read: _Read = unit.reader.read
-        stored = unit.reader.encoded_bytes(all_rows)
-    else:
-        read, stored = unit.read, unit.encoded_bytes
     first = [_first_ranges(read, rows) for rows in parts]
     whole = _first_ranges(read, all_rows)
     if 2 * whole.read_bytes >= stored:

@@ -5,10 +5,8 @@
     results       --in order-->   arrays or batches
 
 The requests of all decoders of a task are combined, so a read of many columns needs as many round
-trips as a read of one. In wide tables, fields with the same encoding are read as bundles instead
-of being opened separately (`encodings.pages.bundle`):
-
-    fields a b c d e      bundle of a c d, single fields b e
+trips as a read of one. Fields of mapped files are read by column plans where possible, all with one
+kernel call (`encodings.pages.planned`).
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ from lancelet.buffers import (
     Fetch,
     Int64s,
     ReadCoroutine,
-    read_together,
     run_together,
 )
 from lancelet.config import machine_memory_bytes
@@ -46,26 +43,24 @@ from lancelet.encodings.base import (
     Rows,
 )
 from lancelet.encodings.codecs.base import ValueRange
-from lancelet.encodings.pages.bundle import Bundle, is_plain
-from lancelet.encodings.pages.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
+from lancelet.encodings.pages.planned import PlannedField
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
     ArrayOverflowError,
-    CorruptDataError,
     InvalidInputError,
     LanceletError,
     MemoryLimitError,
-    UnsupportedError,
 )
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
-from lancelet.file.estimate import estimate_selection_reads
+from lancelet.file.estimate import estimate_field_reads
 from lancelet.file.pool import PARALLEL_LONG_TASKS_MIN, PARALLEL_TASKS_MIN, map_ordered
 from lancelet.file.schedule import TASK_BYTES, Plan, plan_read
 from lancelet.file.selection import (
     OpenedField,
     OpenFields,
     Selection,
+    is_plain,
     user_schema,
 )
 from lancelet.format.schema import Field
@@ -81,14 +76,6 @@ _DICTIONARY_ITEMS: Final = frozenset(
 """Logical types that can be read as dictionaries."""
 
 _TAKE_ROWS_MIN: Final = 1024
-_FEW_UNITS: Final = 64
-
-_MANY_FIELDS: Final = 24
-"""The minimum number of fields to read in bundles."""
-
-_MANY_VALUES: Final = 1 << 19
-"""Ranges with at least this many values are faster to read in bundles."""
-
 _SPLITS_ESTIMATED: Final = 4096
 _FORGET_FROM_BYTES: Final = 256 * 1024 * 1024
 _FORGET_TASK_BYTES: Final = 1 << 20
@@ -144,10 +131,6 @@ class RowReader(ABC):
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
         """Return a reader for each field."""
 
-    def _bundle(self, fields: Sequence[Field]) -> Sequence[Bundle]:  # noqa: ARG002 - overridden
-        """Return bundles of fields with the same encoding; other fields are opened separately."""
-        return ()
-
     @abstractmethod
     def _page_starts(self, fields: Sequence[Field]) -> Int64s | None:
         """Return the first rows of pages, ascending, or None."""
@@ -156,7 +139,7 @@ class RowReader(ABC):
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return one array per field."""
-        arrays = self._read_mapped(fields, rows)
+        arrays = self._read_at_once(fields, rows)
         if arrays is not None:
             return arrays
         return [_joined(chunks) for chunks in self._read_chunks(fields, rows)]
@@ -193,7 +176,7 @@ class RowReader(ABC):
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return one chunked array per field, without concatenating the decoded chunks."""
-        arrays = self._read_mapped(fields, rows)
+        arrays = self._read_at_once(fields, rows)
         if arrays is not None:
             return [pa.chunked_array([array], array.type) for array in arrays]
         return self._read_chunks(fields, rows)
@@ -204,7 +187,8 @@ class RowReader(ABC):
             selection = self._select(fields)
             match rows:
                 case RowRange():
-                    _check_memory(selection, rows)
+                    if (error := _exceeded_memory(selection, rows)) is not None:
+                        raise error
                     split_arrays = list(self._scan(selection, rows, batch_size=None))
                 case RowIndices(indices):
                     split_arrays = self._take(selection, indices)
@@ -272,7 +256,7 @@ class RowReader(ABC):
         """Yield batches in row order, decoding ahead."""
         if batch_size is not None and batch_size < 1:
             raise InvalidInputError("a batch must have at least one row", batch_size=batch_size)
-        arrays = self._read_mapped(fields, rows)
+        arrays = self._read_at_once(fields, rows)
         if arrays is not None:
             schema = user_schema(fields, [array.type for array in arrays])
             batches = iter([pa.RecordBatch.from_arrays(arrays, schema=schema)])
@@ -287,9 +271,10 @@ class RowReader(ABC):
             case RowIndices(indices):
                 step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
                 parts = (indices[start : start + step] for start in range(0, len(indices), step))
-                split_arrays = map_ordered(
-                    partial(self._take_part, selection), parts, waits=self._waits
-                )
+                group = range(len(selection.units))
+                tasks = ((RowIndices(part), group) for part in parts)
+                read = partial(self._read_part, selection)
+                split_arrays = map_ordered(read, tasks, waits=self._waits)
         batches = self._batches(selection.schema, split_arrays)
         yield from batches if batch_size is None else rebatch(batches, batch_size)
 
@@ -315,7 +300,9 @@ class RowReader(ABC):
                     tasks.append(rows)
                 else:
                     tasks += self._splits(selection, rows)
-            counts = estimate_selection_reads(selection, tasks)
+            readers = [field.reader for field in self._open_fields(selection.fields)]
+            plans = [unit if isinstance(unit, PlannedField) else None for unit in selection.units]
+            counts = estimate_field_reads(list(zip(readers, plans, strict=True)), tasks)
             # Ranges are extended to whole blocks, which adjacent ranges may share.
             return counts + IoCounts(0, counts.read_iops * self._block_bytes // 2)
 
@@ -327,42 +314,9 @@ class RowReader(ABC):
         """Return the requests and bytes read for zone statistics so far."""
         return IoCounts()
 
-    def _read_mapped(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array] | None:
-        """Read a few rows of a mapped file with the column plans.
-
-        Returns None if the file is not mapped, if there are too many rows or none, or if no field
-        has a plan.
-        """
-        mapped, watched = self._mapped, self._mapped_file
-        is_range = isinstance(rows, RowRange)
-        if mapped is None or watched is None:
-            return None
-        if not 0 < len(rows) <= (RANGE_MAX if is_range else ROWS_MAX):
-            return None
-        if is_range and len(rows) * len(fields) >= _MANY_VALUES:
-            return None
-        with self._adding_file_facts():
-            check_rows(rows, num_rows=self.num_rows)
-            planned = self._planned(fields)
-        if planned is None:
-            return None
-        indices = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
-        planned_rows = planned.read(watched, indices)
-        if planned_rows is None or not mapped.is_intact():
-            return None
-        if planned_rows.learned and self._refresh_cache is not None:
-            self._refresh_cache()
-        if mapped.count is not None:
-            mapped.count(planned_rows.num_ranges, planned_rows.num_bytes)
-        unplanned = [
-            field for field, array in zip(fields, planned_rows.arrays, strict=True) if array is None
-        ]
-        general = map(_joined, self._read_chunks(unplanned, rows) if unplanned else ())
-        return [next(general) if array is None else array for array in planned_rows.arrays]
-
-    def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:  # noqa: ARG002
-        """Return the column plans of the fields, or None if the file has no plans."""
-        return None
+    def _planned(self, fields: Sequence[Field]) -> Sequence[PlannedField | None]:
+        """Return the plans of the columns of each field, or None if it has none."""
+        return [None] * len(fields)
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -373,15 +327,11 @@ class RowReader(ABC):
             return cached
         if not fields:
             raise InvalidInputError("at least one field must be read")
-        bundles = self._bundle(fields) if len(fields) >= _MANY_FIELDS else ()
-        bundled = {index for bundle in bundles for index in bundle.field_indices}
-        single_fields = [field for index, field in enumerate(fields) if index not in bundled]
-        selection = Selection(
-            tuple(fields),
-            tuple(self._open_fields(single_fields)),
-            tuple(bundles),
-            self.num_rows,
-        )
+        planned = self._planned(fields)
+        missing = [field for field, plan in zip(fields, planned, strict=True) if plan is None]
+        opened = iter(self._open_fields(missing))
+        units = tuple(next(opened) if plan is None else plan for plan in planned)
+        selection = Selection(tuple(fields), units, self.num_rows)
         self._opened.recent.put(selection.fields, selection)
         return selection
 
@@ -394,48 +344,51 @@ class RowReader(ABC):
                 opened[field] = OpenedField.of(field, reader)
         return [opened[field] for field in fields]
 
+    def _read_at_once(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array] | None:
+        """Return rows that one task can read, in any order, or None if there are more or none."""
+        with self._adding_file_facts():
+            check_rows(rows, num_rows=self.num_rows)
+            selection = self._select(fields)
+            is_one_task = (
+                selection.is_one_task(rows)
+                if isinstance(rows, RowRange)
+                else len(rows) <= _TAKE_ROWS_MIN
+            )
+            if not is_one_task or not len(rows) or _exceeded_memory(selection, rows):
+                return None
+            return self._read_part_or_none(selection, (rows, range(len(fields))))
+
     def _scan(
         self, selection: Selection, rows: RowRange, *, batch_size: int | None
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields for each split."""
-        units = selection.units
-        if 0 < len(rows) <= selection.split_rows_min and len(units) <= _FEW_UNITS:
-            # Planning would take as long as reading a single split.
-            arrays = self._read_part_or_none(selection, (rows, units))
-            if arrays is not None:
-                yield selection.in_order(arrays)
-            else:
-                yield from self._scan_halves(selection, rows)
-            return
         plan = self._plan(selection, rows, batch_size=batch_size)
-        groups = [units[group.start : group.stop] for group in plan.groups]
-        tasks = ((split, group) for split in plan.splits() for group in groups)
+        tasks = ((split, group) for split in plan.splits() for group in plan.groups)
         few = PARALLEL_LONG_TASKS_MIN if selection.is_packed else PARALLEL_TASKS_MIN
         read = partial(self._read_part_or_none, selection)
         results = map_ordered(read, tasks, waits=self._waits, few=few)
         for split in plan.splits():
-            parts = list(islice(results, len(groups)))
+            parts = list(islice(results, len(plan.groups)))
             arrays = [array for part in parts if part is not None for array in part]
             if None in parts:
                 yield from self._scan_halves(selection, split)
             else:
-                yield selection.in_order(arrays)
+                yield arrays
 
     def _scan_halves(self, selection: Selection, rows: RowRange) -> Iterator[list[pa.Array]]:
         """Yield the arrays of halves of a split that overflows an Arrow array."""
         middle = (rows.start + rows.stop) // 2
         for half in (RowRange(rows.start, middle), RowRange(middle, rows.stop)):
-            task = (half, selection.units)
-            arrays = self._read_part_or_none(selection, task)
+            arrays = self._read_part_or_none(selection, (half, range(len(selection.units))))
             if arrays is None:
                 yield from self._scan_halves(selection, half)
             else:
-                yield selection.in_order(arrays)
+                yield arrays
 
     def _plan(self, selection: Selection, rows: RowRange, *, batch_size: int | None) -> Plan:
         """Return the splits and field groups of a read."""
         page_starts = None
-        if batch_size is None and selection.singles:
+        if batch_size is None and selection.opened:
             page_starts = selection.page_starts(self._page_starts)
         return plan_read(
             rows,
@@ -459,43 +412,77 @@ class RowReader(ABC):
 
     def _take(self, selection: Selection, indices: Int64s) -> list[list[pa.Array]]:
         """Read rows by index, in several tasks if there are many."""
-        if len(indices) <= _TAKE_ROWS_MIN:
-            return [self._take_part(selection, indices)]
         rows, inverse = distinct_rows(indices)
         step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(sum(selection.row_bytes), 1.0)))
         tasks = [
-            (RowIndices(rows.rows[start : start + step]), selection.units)
+            (RowIndices(rows.rows[start : start + step]), range(len(selection.units)))
             for start in range(0, len(rows), step)
         ]
         read = partial(self._read_part, selection)
-        split_arrays = [
-            selection.in_order(part) for part in map_ordered(read, tasks, waits=self._waits)
-        ]
-        if inverse is None:
+        split_arrays = list(map_ordered(read, tasks, waits=self._waits))
+        if inverse is None or not split_arrays:
             return split_arrays
         joined = [_joined(pa.chunked_array(column)) for column in zip(*split_arrays, strict=True)]
         return [[take_rows(array, inverse) for array in joined]]
 
-    def _read_part(
-        self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
-    ) -> list[pa.Array]:
-        """Read rows of some units; this is the body of each task.
+    def _read_part(self, selection: Selection, task: tuple[Rows, range]) -> list[pa.Array]:
+        """Read rows of some fields; this is the body of each task.
 
-        The requests of all decoders are combined. The arrays do not reference the memory map.
+        Indices may be in any order. The requests of all decoders are combined. The arrays do not
+        reference the memory map.
         """
-        rows, units = task
+        rows, group = task
         mapped = self._mapped
-        parts = self._run([self._read_unit(selection, unit, rows) for unit in units])
-        arrays = [array for part in parts for array in part]
+        arrays = self._read_planned(selection, rows, group)
+        missing = [index for index, array in zip(group, arrays, strict=True) if array is None]
+        general: Iterator[pa.Array] = iter(())
+        if missing:
+            fields = self._open_fields([selection.fields[index] for index in missing])
+            general = iter(self._read_fields(fields, rows))
+        read = [next(general) if array is None else array for array in arrays]
         if mapped is not None:
-            arrays = [copy_if_shared(array, mapped.source) for array in arrays]
             mapped.check_intact()
             if mapped.source.nbytes >= _FORGET_FROM_BYTES and (
-                sum(array.nbytes for array in arrays) >= _FORGET_TASK_BYTES
+                sum(array.nbytes for array in read) >= _FORGET_TASK_BYTES
             ):
                 # Mapped pages count as process memory; a scan would accumulate all of them.
                 mapped.release_pages()
-        return arrays
+        return read
+
+    def _read_planned(
+        self, selection: Selection, rows: Rows, group: range
+    ) -> list[pa.Array | None]:
+        """Read rows of the fields with plans; None for others, and for unusual or damaged pages."""
+        mapped, watched = self._mapped, self._mapped_file
+        columns = selection.planned(group.start, group.stop)
+        if columns is None or not len(rows):
+            return [None] * len(group)
+        if mapped is None or watched is None:
+            planned = self._run([columns.read_ranges(rows)])[0]
+        else:
+            planned = columns.read(watched, rows)
+        if planned is None:
+            return [None] * len(group)
+        if planned.learned and self._refresh_cache is not None:
+            self._refresh_cache()
+        if mapped is not None and mapped.count is not None:
+            mapped.count(planned.num_ranges, planned.num_bytes)
+        if len(planned.arrays) == len(group):
+            return list(planned.arrays)
+        arrays = iter(planned.arrays)
+        units = selection.units[group.start : group.stop]
+        return [next(arrays) if isinstance(unit, PlannedField) else None for unit in units]
+
+    def _read_fields(self, fields: Sequence[OpenedField], rows: Rows) -> list[pa.Array]:
+        """Read rows of fields by their readers."""
+        inverse = None
+        if isinstance(rows, RowIndices):
+            rows, inverse = distinct_rows(rows.rows)
+        stored = self._run([field.reader.read(rows) for field in fields])
+        arrays = [field.to_user(array) for field, array in zip(fields, stored, strict=True)]
+        if self._mapped is not None:
+            arrays = [copy_if_shared(array, self._mapped.source) for array in arrays]
+        return arrays if inverse is None else [take_rows(array, inverse) for array in arrays]
 
     def _run(self, coroutines: Sequence[ReadCoroutine[T]]) -> list[T]:
         """Run decoders; a truncated file is reported as such, not as corrupt data."""
@@ -507,9 +494,9 @@ class RowReader(ABC):
             raise
 
     def _read_part_or_none(
-        self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
+        self, selection: Selection, task: tuple[Rows, range]
     ) -> list[pa.Array] | None:
-        """Read rows of some units, or return None if several rows overflow an Arrow array.
+        """Read rows of some fields, or return None if several rows overflow an Arrow array.
 
         Values that are stored once for many rows have an unknown size until they are decoded.
         """
@@ -519,28 +506,6 @@ class RowReader(ABC):
             if len(task[0]) < 2:
                 raise
             return None
-
-    def _take_part(self, selection: Selection, indices: Int64s) -> list[pa.Array]:
-        """Read rows by index, in the given order."""
-        rows, inverse = distinct_rows(indices)
-        arrays = selection.in_order(self._read_part(selection, (rows, selection.units)))
-        return arrays if inverse is None else [take_rows(array, inverse) for array in arrays]
-
-    def _read_unit(
-        self, selection: Selection, unit: OpenedField | Bundle, rows: Rows
-    ) -> ReadCoroutine[list[pa.Array]]:
-        """Read rows of a unit and convert them to user types."""
-        if isinstance(unit, OpenedField):
-            return [unit.to_user((yield from unit.reader.read(rows)))]
-        try:
-            return (yield from unit.read(rows))
-        except (ArrayOverflowError, CorruptDataError, UnsupportedError):
-            # Retry column by column: the columns may fit separate arrays, and errors then name the
-            # column.
-            pass
-        single_fields = self._open_fields([selection.fields[index] for index in unit.field_indices])
-        stored = yield from read_together([column.reader.read(rows) for column in single_fields])
-        return [column.to_user(array) for column, array in zip(single_fields, stored, strict=True)]
 
     def _batches(
         self, schema: pa.Schema, split_arrays: Iterator[list[pa.Array]]
@@ -565,19 +530,21 @@ class RowReader(ABC):
         error.with_facts(path=self.path, version=self.version.value)
 
 
-def _check_memory(selection: Selection, rows: RowRange) -> None:
-    """Raise if the rows exceed the memory of the machine; corrupt pages may declare any count."""
-    needed = sum(selection.row_bytes) * len(rows)
-    if needed < _CHECKED_BYTES_MIN:
-        return
-    available_bytes = machine_memory_bytes()
-    if available_bytes is not None and needed > available_bytes:
-        raise MemoryLimitError(
-            "the rows exceed the memory of the machine; read them in batches",
-            rows=len(rows),
-            needed_bytes=int(needed),
-            machine_bytes=available_bytes,
-        )
+def _exceeded_memory(selection: Selection, rows: Rows) -> MemoryLimitError | None:
+    """Return an error if the rows of a range exceed the memory of the machine.
+
+    Corrupt pages may declare any number of rows.
+    """
+    needed = sum(selection.row_bytes) * len(rows) if isinstance(rows, RowRange) else 0
+    available_bytes = machine_memory_bytes() if needed >= _CHECKED_BYTES_MIN else None
+    if available_bytes is None or needed <= available_bytes:
+        return None
+    return MemoryLimitError(
+        "the rows exceed the memory of the machine; read them in batches",
+        rows=len(rows),
+        needed_bytes=int(needed),
+        machine_bytes=available_bytes,
+    )
 
 
 def _joined(chunks: pa.ChunkedArray) -> pa.Array:

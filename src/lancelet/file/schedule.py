@@ -83,7 +83,7 @@ def plan_read(
 
     Args:
         rows: The rows to read.
-        row_bytes: The decoded bytes per row of each field or bundle of fields.
+        row_bytes: The decoded bytes per row of each field.
         num_fields: The number of fields; `len(row_bytes)` by default.
         page_starts: The first rows of pages, ascending; splits prefer to end there.
         batch_size: If given, splits are multiples or equal parts of batches.

@@ -14,12 +14,18 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader, FileVersion, RowRange
 from lancelet.encodings.levels import LeafNode, nest
-from lancelet.encodings.pages.bundle import Bundle, is_plain
-from lancelet.encodings.pages.planned import NestedLayout, ValueLayout, layout_of
-from lancelet.file.schedule import decoded_row_bytes, split_rows_min
+from lancelet.encodings.pages.planned import (
+    NestedLayout,
+    PlannedColumns,
+    PlannedField,
+    ValueLayout,
+    layout_of,
+)
+from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, split_rows_min
 from lancelet.file.storage import from_storage, has_json
 from lancelet.file.v2.generation import columns_of
-from lancelet.format import logical_type
+from lancelet.format import extension, logical_type
+from lancelet.format.field import BLOB_KEY
 from lancelet.format.schema import Field
 from lancelet.values import cached_property, dataclass
 
@@ -115,6 +121,24 @@ def layouts_of(fields: Sequence[Field], version: FileVersion) -> FieldLayouts:
     return layouts
 
 
+def is_plain(field: Field) -> bool:
+    """Return whether a field is a single column whose values are returned as stored."""
+    kind = field.logical_type
+    return (
+        not field.children
+        and not field.extension_name
+        and (not field.metadata or _has_plain_metadata(field))
+        and kind not in (logical_type.JSON, "null", logical_type.STRUCT)
+        and logical_type.BFLOAT16 not in kind
+        and not kind.startswith("dict:")
+    )
+
+
+def _has_plain_metadata(field: Field) -> bool:
+    """Return whether the metadata of a field does not affect its values."""
+    return BLOB_KEY not in field.metadata and extension.NAME_KEY not in field.metadata
+
+
 def _field_layout(field: Field, version: FileVersion) -> ValueLayout | NestedLayout | None:
     """Return the layout of a field, or None if its user type is not its storage type."""
     if is_plain(field):
@@ -160,19 +184,32 @@ def user_schema(fields: Sequence[Field], data_types: Sequence[pa.DataType]) -> p
 class Selection:
     """Fields that are read together, with cached metadata of the read.
 
-    The units of a read are the separately opened fields, `singles`, followed by `bundles`.
+    `units` has the plans of each field, or the open field if it has none.
     """
 
     fields: tuple[Field, ...]
-    singles: tuple[OpenedField, ...]
-    bundles: tuple[Bundle, ...]
+    units: tuple[OpenedField | PlannedField, ...]
     num_rows: int
     _borders: list[Int64s | None] = field(default_factory=list, init=False)
+    _columns: dict[tuple[int, int], PlannedColumns | None] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def opened(self) -> list[OpenedField]:
+        """The fields without plans."""
+        return [unit for unit in self.units if isinstance(unit, OpenedField)]
+
+    def planned(self, start: int, stop: int) -> PlannedColumns | None:
+        """Return the fields with plans in a part of the units, or None if there are none."""
+        columns = self._columns.get((start, stop))
+        if columns is None and (start, stop) not in self._columns:
+            fields = [unit for unit in self.units[start:stop] if isinstance(unit, PlannedField)]
+            columns = self._columns[start, stop] = PlannedColumns(fields) if fields else None
+        return columns
 
     def page_starts(self, find: Callable[[Sequence[Field]], Int64s | None]) -> Int64s | None:
-        """Return the first rows of pages of `singles`; computed once."""
+        """Return the first rows of pages of fields without plans; computed once."""
         if not self._borders:
-            self._borders.append(find([column.field for column in self.singles]))
+            self._borders.append(find([column.field for column in self.opened]))
         return self._borders[0]
 
     @cached_property
@@ -183,48 +220,31 @@ class Selection:
     @cached_property
     def data_types(self) -> list[pa.DataType]:
         """The user type of each field."""
-        types = [column.data_type for column in self.singles]
-        for bundle in self.bundles:
-            types += [bundle.data_type] * len(bundle.field_indices)
-        return self.in_order(types)
-
-    @cached_property
-    def units(self) -> list[OpenedField | Bundle]:
-        """The single fields and bundles."""
-        return [*self.singles, *self.bundles]
+        return [unit.data_type for unit in self.units]
 
     @property
     def memory_bytes(self) -> int:
         """The memory usage in bytes."""
-        return _FIELD_BYTES * len(self.bundles) + 128 * len(self.fields)
+        return 512 * len(self.fields)
 
     @cached_property
     def row_bytes(self) -> list[float]:
-        """Estimate the decoded bytes per row of each unit."""
-        singles = zip(self.singles, self._encoded_row_bytes, strict=False)
-        bundled = zip(self.bundles, self._encoded_row_bytes[len(self.singles) :], strict=True)
+        """Estimate the decoded bytes per row of each field."""
         return [
-            *(decoded_row_bytes(column.reader.data_type, encoded) for column, encoded in singles),
-            *(
-                len(bundle.field_indices)
-                * decoded_row_bytes(bundle.data_type, encoded / len(bundle.field_indices))
-                for bundle, encoded in bundled
-            ),
+            decoded_row_bytes(
+                unit.reader.data_type if isinstance(unit, OpenedField) else unit.data_type, encoded
+            )
+            for unit, encoded in zip(self.units, self._encoded_row_bytes, strict=True)
         ]
+
+    def is_one_task(self, rows: RowRange) -> bool:
+        """Return whether rows are so few that several tasks take longer than one."""
+        return len(rows) * sum(self.row_bytes) <= TASK_BYTES
 
     @cached_property
     def split_rows_min(self) -> int:
         """The minimum rows per split."""
-        fields = [
-            *self.row_bytes[: len(self.singles)],
-            *(
-                bundled / len(bundle.field_indices)
-                for bundle, bundled in zip(
-                    self.bundles, self.row_bytes[len(self.singles) :], strict=True
-                )
-            ),
-        ]
-        return split_rows_min(sum(self.row_bytes), max(fields, default=0.0))
+        return split_rows_min(sum(self.row_bytes), max(self.row_bytes, default=0.0))
 
     @cached_property
     def is_packed(self) -> bool:
@@ -234,29 +254,14 @@ class Selection:
     @cached_property
     def _encoded_row_bytes(self) -> list[float]:
         rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
-        return [
-            *(column.reader.encoded_bytes(rows) / count for column in self.singles),
-            *(bundle.encoded_bytes / count for bundle in self.bundles),
-        ]
+        return [_encoded_bytes(unit, rows, self.num_rows) / count for unit in self.units]
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the encoded bytes of the rows."""
-        bundled = sum(bundle.encoded_bytes for bundle in self.bundles)
-        share = bundled * len(rows) // max(1, self.num_rows)
-        return share + sum(column.reader.encoded_bytes(rows) for column in self.singles)
+        return sum(_encoded_bytes(unit, rows, self.num_rows) for unit in self.units)
 
-    def in_order(self, per_unit: list[T]) -> list[T]:
-        """Reorder values from the order of units to the order of fields."""
-        if not self.bundles:
-            return per_unit
-        return [per_unit[position] for position in self._order]
 
-    @cached_property
-    def _order(self) -> list[int]:
-        """The position of each field among the fields of all units."""
-        bundled = [index for bundle in self.bundles for index in bundle.field_indices]
-        rest = set(range(len(self.fields))).difference(bundled)
-        order = [0] * len(self.fields)
-        for position, index in enumerate([*sorted(rest), *bundled]):
-            order[index] = position
-        return order
+def _encoded_bytes(unit: OpenedField | PlannedField, rows: RowRange, num_rows: int) -> int:
+    if isinstance(unit, OpenedField):
+        return unit.reader.encoded_bytes(rows)
+    return unit.encoded_bytes * len(rows) // max(1, num_rows)

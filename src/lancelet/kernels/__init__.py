@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.full_zip import ZipShape
-from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.offsets import Offsets
-from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
+from lancelet.kernels.plans import ColumnPlan, FetchedRanges, MappedFile, TakenRows
 from lancelet.kernels.recycled import RecycledMemory, recycled_bytes, recycling
 from lancelet.kernels.select import (
     NATIVE,
@@ -26,16 +25,14 @@ from lancelet.kernels.zstd import zstd_compress_chunks
 __all__ = [
     "NATIVE",
     "ColumnPlan",
+    "FetchedRanges",
     "Found",
-    "LevelLimits",
     "Levels",
     "MappedFile",
     "OffsetOverflowError",
     "Offsets",
-    "PackedLevels",
     "PageRules",
     "RecycledMemory",
-    "RowLevels",
     "SlowKernelsWarning",
     "SmallPage",
     "SmallPages",

@@ -1,4 +1,4 @@
-"""A mapped file and its state, for kernels that read from it directly.
+"""A mapped file and its state, for kernels that read from it directly; or fetched ranges.
 
     source      bytes of the map
     prefetched  flag per 4096 bytes: checked by `read_ahead`
@@ -10,12 +10,12 @@ Kernels set the flags, which are shared by all readers of the file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
 from lancelet.values import dataclass
 
 _NO_BLOCKS: Final[Int64s] = np.empty(0, np.int64)
@@ -42,9 +42,28 @@ class MappedFile:
         """Return a file without checksums."""
         return MappedFile(source, prefetched, _NO_BLOCKS, _NO_SUMS, _NO_FLAGS)
 
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays that kernels expect."""
+        return self.source, self.prefetched, self.blocks, self.sums, self.verified
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FetchedRanges:
+    """Byte ranges of a file, as returned by `find_ranges`, and their slices in memory."""
+
+    ranges: ByteRanges
+    slices: ByteSlices
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays that kernels expect."""
+        ranges, slices = self.ranges, self.slices
+        return slices.source, ranges.position, ranges.size, slices.position
+
 
 class ColumnPlan(Protocol):
-    """A cache of page locations that lets kernels read single rows of a column. Thread-safe.
+    """A cache of page locations that lets kernels read rows of a column. Thread-safe.
 
     It grows with the pages that were read.
     """
@@ -52,6 +71,14 @@ class ColumnPlan(Protocol):
     @property
     def memory_bytes(self) -> int:
         """Current memory in bytes."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the column."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the pages in bytes."""
 
 
 class TakenRows(NamedTuple):

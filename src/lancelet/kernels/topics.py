@@ -32,13 +32,10 @@ KERNELS: Final[Mapping[str, str]] = {
         "bucket_rows build_filters match_hashes mix_integers probe_filters xxh64_fixed xxh64_many"
     ),
     "jsonb": "decode_jsonb encode_jsonb",
-    "levels": (
-        "chunks_of_rows count_slots expand_list pack_validity rank_slots take_row_levels "
-        "unpack_levels unravel_list"
-    ),
+    "levels": ("count_slots expand_list pack_validity rank_slots unpack_levels unravel_list"),
     "lz4": "lz4_compress_chunks lz4_decompress_chunks",
     "map_file": "map_file release_pages",
-    "plans": "plan_columns take_rows",
+    "plans": "add_heads find_ranges plan_columns take_rows",
     "protobuf": "find_parts find_parts_in join_pages read_packed read_varints",
     "read_ahead": "read_ahead",
     "rle": "rle_decode_chunks rle_encode_chunks",

@@ -16,6 +16,7 @@ from lancelet import kernels
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError, LanceletError
 from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.selection import OpenFields
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
@@ -24,6 +25,12 @@ from lancelet.io.metered import IoMeter, metered
 from tests.kit.strategies import assert_same_rows, tables
 
 ROWS = 5000
+MANY_ROWS = [
+    np.arange(0, ROWS, 3),
+    np.flatnonzero(np.random.default_rng(8).random(ROWS) < 0.6),
+    np.flatnonzero(np.random.default_rng(9).random(ROWS) < 0.01),
+]
+RANGES = [(0, ROWS), (1, ROWS - 3), (1000, 2100), (4095, 4097)]
 VERSIONS = [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]
 
 
@@ -41,7 +48,15 @@ def local(tmp_path):
 
 
 def open_general(store, **options):
-    """Open the file so that it can be read by ranges only."""
+    """Open the file without plans."""
+    reader = open_data_file(store, "f.lance", **options)
+    reader._opened = OpenFields()
+    reader._planned = lambda fields: [None] * len(fields)
+    return reader
+
+
+def open_remote(store, **options):
+    """Open the file so that plans read it by ranges."""
     reader = open_data_file(store, "f.lance", **options)
     reader._mapped = None
     return reader
@@ -57,9 +72,10 @@ def rows_of(reader, rows, names=None):
 
 def is_read_by_kernel(reader, rows):
     """Whether rows of all fields are; True without the kernel."""
-    planned = reader._planned(reader.schema.fields)
-    found = planned.read(reader._mapped_file, np.array(rows, np.int64))
-    return not kernels.NATIVE or (found is not None and None not in found.arrays)
+    selection = reader._select(reader.schema.fields)
+    rows = RowIndices(np.array(rows, np.int64))
+    found = reader._read_planned(selection, rows, range(len(selection.units)))
+    return not kernels.NATIVE or all(array is not None for array in found)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,10 +90,13 @@ def test_rows_of_any_table_are_those_of_the_general_way(version, checksums, data
     if not table.num_rows:
         return
     reader, general = open_data_file(store, "f.lance"), open_general(store)
+    remote = open_remote(store)
     picks = st.lists(st.integers(0, table.num_rows - 1), min_size=1, max_size=70)
     for _ in range(4):
         rows = data.draw(picks)
-        assert_same_rows(rows_of(reader, rows), rows_of(general, rows))
+        expected = rows_of(general, rows)
+        assert_same_rows(rows_of(reader, rows), expected)
+        assert_same_rows(rows_of(remote, rows), expected)
 
 
 @settings(max_examples=12)
@@ -90,11 +109,13 @@ def test_ranges_of_any_table_are_those_of_the_general_way(data, tmp_path_factory
     if not table.num_rows:
         return
     reader, general = open_data_file(store, "f.lance"), open_general(store)
+    remote = open_remote(store)
     start = data.draw(st.integers(0, table.num_rows - 1))
     stop = data.draw(st.integers(start + 1, min(start + 300, table.num_rows)))
     expected = range_of(general, start, stop)
     for _ in range(4):
         assert_same_rows(range_of(reader, start, stop), expected)
+        assert_same_rows(range_of(remote, start, stop), expected)
 
 
 def range_of(reader, start, stop):
@@ -165,10 +186,15 @@ def test_common_encodings_are_read_by_the_kernel(local, write, version, nulls, n
     metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
     table = pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
     write(local, table, version=version)
-    reader = open_data_file(local, "f.lance")
-    for rows in ([0], [ROWS - 1], [17, 17, 3, 4200, 4], list(range(900, 950))):
+    reader, remote = open_data_file(local, "f.lance"), open_remote(local)
+    for rows in ([0], [ROWS - 1], [17, 17, 3, 4200, 4], list(range(900, 950)), *MANY_ROWS):
         assert is_read_by_kernel(reader, rows)
-        assert rows_of(reader, rows)[name].combine_chunks().equals(array.take(pa.array(rows)))
+        expected = array.take(pa.array(rows))
+        assert rows_of(reader, rows)[name].combine_chunks().equals(expected)
+        assert rows_of(remote, rows)[name].combine_chunks().equals(expected)
+    for start, stop in RANGES:
+        assert range_of(reader, start, stop)[name].combine_chunks().equals(array[start:stop])
+        assert range_of(remote, start, stop)[name].combine_chunks().equals(array[start:stop])
 
 
 def nested_tables():
@@ -222,11 +248,18 @@ def test_nested_columns_are_read_by_the_kernel(local, write, version, nulls, nam
     reader, general = open_data_file(local, "f.lance"), open_general(local)
     last = table.num_rows - 1
     picks = ([0], [last], [17, 17, 3, 4200, 4], list(range(900, 950)), [5, 6, 1004, 5, 4])
-    for rows in picks:
+    remote = open_remote(local)
+    for rows in (*picks, *(each[each <= last] for each in MANY_ROWS)):
         assert is_read_by_kernel(reader, rows)
         found = rows_of(reader, rows)
         assert found.equals(table.take(rows).combine_chunks())
         assert found.equals(rows_of(general, rows))
+        assert found.equals(rows_of(remote, rows))
+    for start, end in RANGES:
+        stop = min(end, last)
+        expected = table.slice(start, stop - start).combine_chunks()
+        assert range_of(reader, start, stop).combine_chunks().equals(expected)
+        assert range_of(remote, start, stop).combine_chunks().equals(expected)
 
 
 def test_rows_of_several_pages_are_read_by_the_kernel(local, write):

@@ -91,7 +91,9 @@ def plans_of(metadata, forms, num_rows=COUNT, file_bytes=1 << 30):
 
 def take(plans, data, rows=ROWS):
     known = np.ones(-(-len(data) // 4096), np.uint8)
-    return kernels.take_rows(MappedFile.unverified(data, known), rows, plans, 1 << 14)
+    return kernels.take_rows(
+        MappedFile.unverified(data, known), rows, plans, 1 << 14, is_range=False
+    )
 
 
 def test_every_column_has_a_plan_and_its_rows():

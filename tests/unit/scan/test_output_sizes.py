@@ -20,9 +20,9 @@ def test_long_values_are_read_at_once_and_one_long_value_does_not_size_later_rea
     sizes = []
     take_rows = kernels.take_rows
 
-    def recorded(file, rows, plans, size):
+    def recorded(file, rows, plans, size, **options):
         sizes.append(size)
-        return take_rows(file, rows, plans, size)
+        return take_rows(file, rows, plans, size, **options)
 
     monkeypatch.setattr(planned.kernels, "take_rows", recorded)
     rows = np.arange(1, 101)[::-1]

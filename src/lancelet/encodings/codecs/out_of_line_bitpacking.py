@@ -19,7 +19,7 @@ import numpy as np
 from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks, Encoding
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.chunking import join_bytes, to_slices
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.unsigned import (
@@ -113,20 +113,6 @@ def packed_encoding(bits: int, width: int) -> pb21.CompressiveEncoding:
     """Return the encoding of values of `bits` bits packed to `width`."""
     packed = pb21.OutOfLineBitpacking(uncompressed_bits_per_value=bits, values=flat_encoding(width))
     return pb21.CompressiveEncoding(out_of_line_bitpacking=packed)
-
-
-def packed_level_bits(encoding: Encoding) -> int | None:
-    """Return the width of bit-packed levels; None for other encodings."""
-    if encoding.WhichOneof("compression") != "out_of_line_bitpacking":
-        return None
-    message = encoding.out_of_line_bitpacking
-    if (
-        message.uncompressed_bits_per_value != LEVEL_BITS
-        or message.values.WhichOneof("compression") != "flat"
-    ):
-        return None
-    width = int(message.values.flat.bits_per_value)
-    return width if 0 < width <= LEVEL_BITS else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,21 +13,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from lancelet import kernels
-from lancelet.buffers import NO_RANGES, ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutine
-from lancelet.encodings.arrow import arrow_from_block
+from lancelet.buffers import NO_RANGES, ByteRanges, ByteSlices, ReadCoroutine
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.value import fixed_value, parse_value, repeat_value
 from lancelet.encodings.levels import LayerKind, Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.read import levels_from_block
-from lancelet.encodings.pages.column_slices import ColumnSlices
 from lancelet.encodings.pages.layout import ConstantLayout
 from lancelet.encodings.pages.leaf import LeafContext, LeafRows, Selection
-from lancelet.encodings.pages.stored_pages import to_bounds
 from lancelet.encodings.pages.structural import PageReader
-from lancelet.encodings.row_ranges import RowRanges, expand
+from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError
 
 LEVELS_MAX = 1 << 32
@@ -144,43 +140,3 @@ def _all_valid(count: int) -> Layers:
 
 def _count(entries: Selection) -> int:
     return entries.stop - entries.start if isinstance(entries, slice) else len(entries)
-
-
-class ConstantPages:
-    """Consecutive pages with one value each."""
-
-    def __init__(self, length: Int64s, values: Bytes, layers: Layers, leaf: LeafContext) -> None:
-        """Use the row count and the value of each page."""
-        if layers.kinds != (LayerKind.ALL_VALID_ITEM,):
-            raise CorruptDataError(
-                "a constant page is expected to contain only a value", column=leaf.column
-            )
-        self._bounds = to_bounds(length)
-        self._values = values.reshape(len(length), -1)
-        self._layers = layers
-        self._data_type = leaf.data_type
-
-    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
-        """Read rows relative to the first row of the first page."""
-        yield from ()  # a generator without reads
-        assert isinstance(rows, RowIndices)
-        return self._repeat_values(self._bounds.searchsorted(rows.rows, side="right") - 1)
-
-    def read_slices(self, slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
-        """Read column slices; also return the start of each slice in the result."""
-        yield from ()  # a generator without reads
-        starts = np.arange(len(slices.start)) * slices.count
-        ranges = RowRanges(slices.start, np.full(len(starts), slices.count))
-        part_ranges = ranges.split(self._bounds)
-        return self._repeat_values(np.repeat(part_ranges.part, part_ranges.count)), starts
-
-    def _repeat_values(self, pages: Int64s) -> LeafRows:
-        width = self._values.shape[1]
-        position = pages * width
-        data = kernels.take_fixed(self._values.reshape(-1), position, width)
-        if pa.types.is_boolean(self._data_type):
-            flags = data.reshape(len(pages), width)[:, 0] != 0
-            block = FixedWidth(1, np.packbits(flags, bitorder="little"), len(pages))
-        else:
-            block = FixedWidth(8 * width, data, len(pages))
-        return LeafRows(self._layers, None, None, arrow_from_block(block, self._data_type, None))

@@ -24,7 +24,6 @@ from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.gather import gather
 from lancelet.encodings.levels import Levels, check_levels, visible_validity
-from lancelet.encodings.pages.column_slices import ColumnSlices
 from lancelet.encodings.pages.layout import FullZipLayout
 from lancelet.encodings.pages.leaf import LeafContext, LeafRows
 from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
@@ -105,14 +104,6 @@ class FullZipPage(PageReader):
             ranges = self._byte_ranges(ranges_of_rows)
         slices = yield ranges
         return self._decode(slices, ranges_of_rows.num_rows)
-
-    def read_slices(self, column_slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
-        """Read column slices of fixed-width rows; also return the start of each slice."""
-        num_slices = len(column_slices.start)
-        row_ranges = RowRanges(column_slices.start, np.full(num_slices, column_slices.count))
-        slices = yield self._byte_ranges(row_ranges)
-        leaf_rows = self._decode(slices, num_slices * column_slices.count)
-        return leaf_rows, np.arange(num_slices) * column_slices.count
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""

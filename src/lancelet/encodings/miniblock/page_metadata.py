@@ -25,12 +25,11 @@ import pyarrow as pa
 from lancelet import kernels
 from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import RowRange, Rows
+from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Encoding
 from lancelet.encodings.codecs.chunking import join_bytes, to_slices
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
-from lancelet.encodings.pages.column_slices import ColumnSlices
 from lancelet.encodings.pages.layout import MiniBlockLayout
 from lancelet.encodings.pages.leaf import Items, LeafContext
 from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
@@ -111,7 +110,7 @@ class PageMetadata:
             size += 8 * int(self._pages.buffers(2)[1].sum())
         return size
 
-    def missing(self, rows: Rows | ColumnSlices) -> Int64s:
+    def missing(self, rows: Rows) -> Int64s:
         """Return the pages with any of the rows that are not loaded."""
         if self._is_complete:
             return np.empty(0, np.int64)
@@ -119,11 +118,8 @@ class PageMetadata:
             case RowRange(start, stop):
                 first = int(np.searchsorted(self.first_row, start, side="right")) - 1
                 pages = np.arange(first, int(np.searchsorted(self.first_row, stop)))
-            case ColumnSlices():
-                first_pages = self.first_row.searchsorted(rows.start, side="right") - 1
-                pages = expand(first_pages, self.first_row.searchsorted(rows.stop) - first_pages)
-            case _:
-                pages = kernels.locate_rows(self.first_row, rows.rows)[0]
+            case RowIndices(indices):
+                pages = kernels.locate_rows(self.first_row, indices)[0]
         return pages[~self._is_loaded[pages]]
 
     def ranges(self, pages: Int64s) -> ByteRanges:

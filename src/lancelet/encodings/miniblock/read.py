@@ -25,12 +25,10 @@ from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Row
 from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import Encoding, ValuePositions, ValueRange
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
-from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
 from lancelet.encodings.miniblock.page_metadata import Dictionary, PageMetadata
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
-from lancelet.encodings.pages.column_slices import ColumnSlices
 from lancelet.encodings.pages.layout import MiniBlockLayout
 from lancelet.encodings.pages.leaf import (
     LeafContext,
@@ -75,28 +73,6 @@ class _Decoded:
     buffers: tuple[ByteSlices, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PackedLevels:
-    """The bit widths of packed levels; 0 without definition levels."""
-
-    repetition: int
-    definition: int
-    limits: kernels.LevelLimits
-
-    @staticmethod
-    def of(layout: MiniBlockLayout) -> _PackedLevels | None:
-        """Return the parameters for decoding levels in a kernel, or None if unsupported."""
-        if layout.repetition is None:
-            return None
-        repetition = packed_level_bits(layout.repetition)
-        definition = 0 if layout.definition is None else packed_level_bits(layout.definition)
-        if repetition is None or definition is None:
-            return None
-        layers = layout.layers
-        limits = kernels.LevelLimits(layers.rep_max, layers.def_max, layers.visible_def_max)
-        return _PackedLevels(repetition, definition, limits)
-
-
 class MiniBlockPages(PageReader):
     """Reads rows of a run of pages with one layout."""
 
@@ -134,7 +110,6 @@ class MiniBlockPages(PageReader):
                 "the repetition index of a page is too deep for this release",
                 depth=layout.repetition_index_depth,
             )
-        self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
         self._tables = join_tables(symbol_tables) if symbol_tables else None
         self._bits = plain_bits(leaf.data_type)
@@ -205,8 +180,6 @@ class MiniBlockPages(PageReader):
     def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""
         head = yield from self.read_metadata(rows)
-        if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
-            return (yield from self._read_lists(head, head.rows, self._packed, rows.rows))
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
         layers = self._layout.layers
@@ -224,60 +197,6 @@ class MiniBlockPages(PageReader):
         values = self._take_values(head, target, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
 
-    def read_slices(self, slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
-        """Read column slices of rows that are values; also return their starts in the result.
-
-        The result has all values of the decoded chunks.
-        """
-        head = yield from self.read_metadata(slices)
-        if head.rows is not None:
-            raise CorruptDataError("a column without lists has a repetition index")
-        first = head.first_value.searchsorted(slices.start, side="right") - 1
-        chunks = head.first_value.searchsorted(slices.stop) - first
-        target = _Target(expand(first, chunks))
-        decoded = yield from self._read_chunks(head, target)
-        before = to_bounds(decoded.counts)
-        layers = self._layout.layers
-        validity = visible_validity(layers, decoded.definition)
-        values = self._take_values(head, target, decoded, slice(0, int(before[-1])), validity)
-        starts = before[to_bounds(chunks)[:-1]] + slices.start - head.first_value[first]
-        return LeafRows(layers, None, decoded.definition, values), starts
-
-    def _read_lists(
-        self, head: PageMetadata, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
-    ) -> ReadCoroutine[LeafRows]:
-        """Read single rows of lists, with one kernel call for the levels.
-
-        A fast path of `read` for bit-packed levels, which all known writers use.
-        """
-        chunks = kernels.chunks_of_rows(index.started, index.ended, rows)
-        slices = yield ByteRanges(head.position[chunks], head.size[chunks])
-        counts = head.count[chunks]
-        parts = split_chunks(slices, self._shape)
-        assert parts.repetition is not None
-        definition = None
-        if parts.definition is not None:
-            definition = kernels.PackedLevels(parts.definition, packed.definition)
-        levels = kernels.take_row_levels(
-            parts.num_levels,
-            kernels.PackedLevels(parts.repetition, packed.repetition),
-            definition,
-            counts,
-            chunks,
-            index.started,
-            rows,
-            packed.limits,
-        )
-        positions = ValuePositions(levels.chunk_index, levels.value_index)
-        target = _Target(chunks, positions)
-        layers = self._layout.layers
-        has_nulls = levels.definition is not None and layers.each[0].null_def > 0
-        buffers = self._with_tables(parts.buffers, head, chunks)
-        decoded = _Decoded(parts.num_levels, None, None, counts, buffers)
-        validity = levels.validity if has_nulls else None
-        values = self._take_values(head, target, decoded, None, validity)
-        return LeafRows(layers, levels.repetition, levels.definition, values)
-
     def read_slots(
         self, head: PageMetadata, slots: Rows, validity: Bytes | None
     ) -> ReadCoroutine[pa.Array]:
@@ -289,7 +208,7 @@ class MiniBlockPages(PageReader):
         entries = self._entries_of(slots, head, target, decoded)
         return self._take_values(head, target, decoded, entries, validity)
 
-    def read_metadata(self, rows: Rows | ColumnSlices) -> ReadCoroutine[PageMetadata]:
+    def read_metadata(self, rows: Rows) -> ReadCoroutine[PageMetadata]:
         """Return the page metadata of these rows; missing parts are read."""
         header_cache = self._leaf.header_cache
         # The metadata cache controls the lifetime; a weak reference avoids repeated lookups.

@@ -1,8 +1,7 @@
-"""Reads of a few rows by column plans: one kernel call from a mapped file to Arrow buffers.
+"""Reads by column plans: one kernel call from a mapped file to Arrow buffers of many columns.
 
-A take of one row is a chain of array operations for every column: find the chunk and its parts,
-unpack or decompress, select. Each costs more than the value. A plan stores the row-independent
-state of the pages read before, and a kernel does the rest:
+A plan stores the row-independent state of the pages read before. For the rows of a read, it finds
+the chunks that hold any of them; each is decoded once, and a whole chunk directly into the result:
 
     plans     id: chunks at .., packed    name: chunks at .., zstd, FSST    vector: items at ..
     row 7     ----------------------------- one call ----------------------------->   3 arrays
@@ -21,28 +20,27 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Int64s
+from lancelet.buffers import NO_RANGES, ByteSlices, Int64s, ReadCoroutine
+from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.levels import FixedListNode, LeafNode, ListNode, Node, StructNode, paths
-from lancelet.kernels import ColumnPlan, MappedFile
+from lancelet.kernels import ColumnPlan, FetchedRanges, MappedFile
 from lancelet.values import dataclass
-
-ROWS_MAX: Final = 256
-"""Maximum number of rows for a planned read. For more rows, decoding dominates; and unordered rows
-return to the same chunks, which the kernel decodes repeatedly.
-"""
-
-RANGE_MAX: Final = 1024
-"""The same for contiguous rows, which do not repeat chunks; twice as fast up to this limit."""
 
 _FIXED, _BITS, _STRINGS_32, _STRINGS_64 = range(4)
 
 _STRING_BYTES: Final = 128
-"""Estimated bytes per string, including the scratch space of decoding."""
+"""Estimated bytes per string of few rows, including the scratch space of decoding."""
+
+_FEW_ROWS: Final = 1024
+"""Up to this number of rows, the average size of strings is a poor estimate."""
 
 _RECENT_BYTES_MAX: Final = 16 << 20
-"""Maximum output size that is allocated because recent rows had as many bytes."""
+"""Maximum output size of few rows that is allocated because recent rows had as many bytes."""
 
-_COLUMN_BYTES: Final = 32
+_DENSE_BYTES_MAX: Final = 64 << 20
+"""The same for many rows, whose sizes vary less."""
+
+_COLUMN_BYTES: Final = 256
 """Maximum padding per column, in bytes."""
 
 _FORMS_CACHED: Final = 1024
@@ -53,6 +51,11 @@ _NO_LAYERS: Final = 0b10
 _LAYERS_MAX: Final = 8
 _ITEMS_GUESSED: Final = 8
 """Estimated number of items per list."""
+
+_ROUNDS_MAX: Final = 3
+"""Page heads are requested once; the rest is left to the column readers."""
+
+_NO_SLICES: Final = ByteSlices(np.empty(0, np.uint8), NO_RANGES.position, NO_RANGES.size)
 
 BufferOffsets: TypeAlias = tuple[int, ...]
 """Offsets of a column in the output buffer of a kernel; see `kernels.TakenRows`."""
@@ -79,6 +82,11 @@ class ValueLayout:
         row_room = width + 1 + (_STRING_BYTES if kind >= _STRINGS_32 else 0)
         numbers = ((kind, width, int(is_text), _NO_LAYERS, 0),)
         return ValueLayout(data_type, kind, width, is_text, numbers, row_room)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether values are fixed-size lists."""
+        return self.kind == _FIXED and self.data_type.num_fields > 0
 
     def to_arrow(
         self, data: pa.Buffer, num_rows: int, offsets: Sequence[BufferOffsets]
@@ -110,6 +118,7 @@ class NestedLayout:
     node: Node
     leaves: tuple[ValueLayout, ...]
     numbers: tuple[tuple[int, ...], ...]
+    is_vector = False
 
     @staticmethod
     def of(node: Node) -> NestedLayout | None:
@@ -224,7 +233,7 @@ def layout_of(data_type: pa.DataType) -> ValueLayout | None:
 
 
 class PlannedRows(NamedTuple):
-    """Arrays of columns with read statistics; None for columns to be read without a plan."""
+    """Arrays of fields with read statistics; None for fields to be read without a plan."""
 
     arrays: Sequence[pa.Array | None]
     num_ranges: int
@@ -232,53 +241,94 @@ class PlannedRows(NamedTuple):
     learned: int
 
 
-class PlannedColumns:
-    """Fields of a file to be read together; fields without plans are skipped."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedField:
+    """A field whose columns have plans."""
 
-    def __init__(
-        self,
-        forms: Sequence[ValueLayout | NestedLayout | None],
-        plans: Sequence[Sequence[ColumnPlan | None]],
-    ) -> None:
-        """Use the plans of the columns of each field, in the order of `forms`."""
+    layout: ValueLayout | NestedLayout
+    plans: Sequence[ColumnPlan]
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of its values."""
+        layout = self.layout
+        return layout.data_type if isinstance(layout, ValueLayout) else layout.node.data_type
+
+    @property
+    def encoded_bytes(self) -> int:
+        """The size of its pages."""
+        return sum(plan.stored_bytes for plan in self.plans)
+
+    @property
+    def mean_row_bytes(self) -> int:
+        """Estimated bytes per row of many rows."""
+        if isinstance(self.layout, ValueLayout) and self.layout.kind < _STRINGS_32:
+            return self.layout.row_bytes
+        stored = 3 * self.encoded_bytes // max(1, self.plans[0].num_rows)
+        return min(self.layout.row_bytes, stored + 16 * len(self.plans))
+
+
+class PlannedColumns:
+    """Fields of a file that are read together."""
+
+    def __init__(self, fields: Sequence[PlannedField]) -> None:
+        """Use the plans of the fields."""
         self._used: list[tuple[ValueLayout | NestedLayout, slice]] = []
-        self._missing: list[int] = []
         self._plans: list[ColumnPlan] = []
-        for index, (form, columns) in enumerate(zip(forms, plans, strict=True)):
-            field_plans = [plan for plan in columns if plan is not None]
-            if form is None or len(field_plans) < len(columns):
-                self._missing.append(index)
-                continue
+        for field in fields:
             start = len(self._plans)
-            self._plans += field_plans
-            self._used.append((form, slice(start, len(self._plans))))
-        self._row_bytes = sum(form.row_bytes for form, _ in self._used)
+            self._plans += field.plans
+            self._used.append((field.layout, slice(start, len(self._plans))))
+        self._row_bytes = sum(layout.row_bytes for layout, _ in self._used)
+        self._mean_row_bytes = sum(field.mean_row_bytes for field in fields)
         self._recent_row_bytes = 0
 
-    def read(self, file: MappedFile, rows: Int64s) -> PlannedRows | None:
-        """Return rows in any order, or None to fall back to the column readers.
+    def read(self, file: MappedFile, rows: Rows) -> PlannedRows | None:
+        """Return rows of a mapped file, in any order, or None to use the column readers.
 
-        All row indices must be within bounds.
+        At least one row is required, and all must be within bounds.
         """
-        if not self._plans:
-            return None
-        count = len(rows)
-        recent = min(self._recent_row_bytes * (count + 1), _RECENT_BYTES_MAX)
-        capacity = _COLUMN_BYTES * len(self._plans) + max(self._row_bytes * (count + 1), recent)
-        taken = kernels.take_rows(file, rows, self._plans, capacity)
+        return self._take(file, _numbers(rows), rows)
+
+    def read_ranges(self, rows: Rows) -> ReadCoroutine[PlannedRows | None]:
+        """Read the same from byte ranges: those of unknown page heads, then those of the rows."""
+        numbers, is_range, learned = _numbers(rows), isinstance(rows, RowRange), 0
+        for _ in range(_ROUNDS_MAX):
+            is_head, ranges = kernels.find_ranges(numbers, self._plans, is_range=is_range)
+            slices = (yield ranges) if len(ranges) else _NO_SLICES
+            fetched = FetchedRanges(ranges, slices)
+            if is_head:
+                learned += kernels.add_heads(fetched, numbers, self._plans, is_range=is_range)
+                continue
+            taken = self._take(fetched, numbers, rows)
+            return None if taken is None else taken._replace(learned=learned)
+        return None
+
+    def _take(
+        self, file: MappedFile | FetchedRanges, numbers: Int64s, rows: Rows
+    ) -> PlannedRows | None:
+        count, is_range = len(rows), isinstance(rows, RowRange)
+        recent_max = _RECENT_BYTES_MAX if count <= _FEW_ROWS else _DENSE_BYTES_MAX
+        recent = min(self._recent_row_bytes * (count + 1), recent_max)
+        mean = self._row_bytes if count <= _FEW_ROWS else 0 if recent else self._mean_row_bytes
+        capacity = _COLUMN_BYTES * len(self._plans) + max(mean * (count + 1), recent)
+        taken = kernels.take_rows(file, numbers, self._plans, capacity, is_range=is_range)
         if taken is None:
             return None
         # Long strings would otherwise be read twice, as the output is too small at first.
-        self._recent_row_bytes = len(taken.data) * 9 // (8 * count)
+        self._recent_row_bytes = len(taken.data) * 9 // (8 * count) + 1
         data = pa.py_buffer(taken.data)
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:
             offsets = [index for index in taken.outputs[columns] if index is not None]
             is_complete = len(offsets) == columns.stop - columns.start
             arrays.append(form.to_arrow(data, count, offsets) if is_complete else None)
-        for index in self._missing:
-            arrays.insert(index, None)
         return PlannedRows(arrays, taken.num_ranges, taken.num_bytes, taken.bytes_added)
+
+
+def _numbers(rows: Rows) -> Int64s:
+    """Return row indices, or the first row of a range and the number of rows."""
+    return rows.rows if isinstance(rows, RowIndices) else np.array([rows.start, len(rows)])
 
 
 def _lists(data_type: pa.DataType, count: int, bits: pa.Buffer | None, values: pa.Buffer) -> Any:

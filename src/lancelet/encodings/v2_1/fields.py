@@ -19,7 +19,6 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.levels import Path, nest
-from lancelet.encodings.pages.bundle import Bundle, Columns, open_bundles
 from lancelet.encodings.pages.encode_field import (
     ColumnLeaf,
     column_leaves,
@@ -34,14 +33,12 @@ from lancelet.encodings.pages.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, pack_layout
 from lancelet.encodings.v2_1.open_page import (
-    bundle_key,
-    open_bundle,
     open_pages,
     page_key,
 )
 from lancelet.format.field import Field
 
-__all__ = ["bundle_columns", "columns_of", "encode_field", "encode_plain_fields", "open_field"]
+__all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
 
 _LAYOUTS_CACHED: Final = 1024
 
@@ -94,11 +91,6 @@ def open_field(
     return StructuralReader(
         nest(field, version), columns, open_pages, header_cache=header_cache, page_key=page_key
     )
-
-
-def bundle_columns(columns: Columns, header_cache: HeaderCache | None = None) -> list[Bundle]:
-    """Bundle columns of one type and encoding; other columns are omitted."""
-    return open_bundles(columns, bundle_key, open_bundle, header_cache)
 
 
 def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[ByteSlices, ...]]:

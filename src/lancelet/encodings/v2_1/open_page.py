@@ -9,11 +9,10 @@ import numpy as np
 
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.codecs.fsst import message_with_table
-from lancelet.encodings.constant.read import ConstantPage, ConstantPages
+from lancelet.encodings.constant.read import ConstantPage
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.levels import Layers
 from lancelet.encodings.miniblock.read import MiniBlockPages
-from lancelet.encodings.pages.bundle import BundledPages
 from lancelet.encodings.pages.envelope import unpack_any
 from lancelet.encodings.pages.leaf import LeafContext
 from lancelet.encodings.pages.stored_pages import StoredPages
@@ -60,39 +59,6 @@ def _clear_levels(encoding: pb.CompressiveEncoding) -> None:
     while encoding.WhichOneof("compression") == "general":
         encoding.general.compression.ClearField("level")
         encoding = encoding.general.values
-
-
-def bundle_key(encoding: bytes) -> bytes | None:
-    """Return a key shared by pages of several columns that can be bundled, or `None`.
-
-    Extends `page_key` by pages with only an inline value, with its width as key.
-    """
-    message = _parse(encoding)
-    if message.WhichOneof("layout") != "constant_layout":
-        return page_key(encoding)
-    constant = message.constant_layout
-    is_bare = list(constant.layers) == [pb.REPDEF_ALL_VALID_ITEM] and not (
-        constant.num_rep_values or constant.num_def_values or not constant.inline_value
-    )
-    return b"one value of %d bytes" % len(constant.inline_value) if is_bare else None
-
-
-def open_bundle(pages: StoredPages, leaf: LeafContext) -> BundledPages:
-    """Return a reader of pages of several columns with the same key."""
-    message = _parse(pages.encodings[pages.encoding[0]])
-    match message.WhichOneof("layout"):
-        case "mini_block_layout":
-            return _open_mini_block(message.mini_block_layout, pages, leaf, 0)
-        case "constant_layout":
-            values = {
-                kind: _parse(pages.encodings[kind]).constant_layout.inline_value
-                for kind in np.unique(pages.encoding).tolist()
-            }
-            each = b"".join([values[kind] for kind in pages.encoding.tolist()])
-            layers = Layers.parse(message.constant_layout.layers)
-            return ConstantPages(pages.length, np.frombuffer(each, np.uint8), layers, leaf)
-        case _:
-            return FullZipPage(pages, full_zip_from_message(message.full_zip_layout), leaf)
 
 
 def open_pages(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:

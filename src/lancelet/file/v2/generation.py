@@ -29,7 +29,6 @@ from lancelet.encodings.base import (
     StoredColumn,
 )
 from lancelet.encodings.choice.options import EncodingOptions
-from lancelet.encodings.pages.bundle import Bundle, Columns
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format import logical_type
@@ -80,15 +79,6 @@ def generation_of(version: FileVersion) -> Generation:
             return encodings.v2_3
         case FileVersion.V0_1:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
-
-
-def bundle_columns(
-    columns: Columns, version: FileVersion, header_cache: HeaderCache | None
-) -> Sequence[Bundle]:
-    """Return bundles of columns with the same encoding; other columns are omitted."""
-    if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return encodings.v2_1.bundle_columns(columns, header_cache)
-    return ()
 
 
 def kind_of(field: Field, version: FileVersion) -> str | None:

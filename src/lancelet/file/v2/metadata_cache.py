@@ -17,9 +17,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import field
 
 from lancelet.encodings.base import HeaderCache, StoredColumn
-from lancelet.encodings.pages.planned import PlannedColumns
 from lancelet.file.base import PageStatistics, ZoneStatistics
-from lancelet.file.selection import OpenFields, RecentCache
+from lancelet.file.selection import OpenFields
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.cache import LruCache
@@ -29,20 +28,6 @@ from lancelet.values import dataclass
 
 _COLUMN_BYTES = 2048
 """The approximate memory usage of a column, without its stored metadata."""
-
-
-@dataclass(slots=True, eq=False)
-class CachedPlans:
-    """The plans of columns (None if unsupported), and recent combinations of them."""
-
-    each: dict[int, tuple[tuple[int, ...], ColumnPlan | None]] = field(default_factory=dict)
-    """By column index: the layout of the plan, and the plan."""
-    recent: RecentCache[PlannedColumns] = field(default_factory=RecentCache)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The memory usage of the plans in bytes."""
-        return sum(plan.memory_bytes for _, plan in tuple(self.each.values()) if plan is not None)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,15 +61,17 @@ class CachedFile:
     header_cache: HeaderCache | None
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: OpenFields = field(default_factory=OpenFields)
-    plans: CachedPlans = field(default_factory=CachedPlans)
+    plans: dict[int, tuple[tuple[int, ...], ColumnPlan | None]] = field(default_factory=dict)
+    """By column index: the layout of the plan, and the plan, or None if it is not supported."""
     statistics: CachedStatistics = field(default_factory=CachedStatistics)
 
     @property
     def memory_bytes(self) -> int:
         """The memory usage in bytes, which grows with open fields and read pages."""
         stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
-        derived = self.opened.memory_bytes + self.plans.memory_bytes + self.statistics.memory_bytes
-        return 2 * stored + derived
+        plans = [plan for _, plan in tuple(self.plans.values()) if plan is not None]
+        derived = self.opened.memory_bytes + self.statistics.memory_bytes
+        return 2 * stored + derived + sum(plan.memory_bytes for plan in plans)
 
 
 def find_cached(cache: LruCache, key: Hashable | None) -> CachedFile | None:

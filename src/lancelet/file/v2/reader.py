@@ -26,15 +26,14 @@ from lancelet.buffers import (
     run_together,
 )
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
-from lancelet.encodings.pages.bundle import Bundle, Columns, is_plain
-from lancelet.encodings.pages.planned import PlannedColumns
+from lancelet.encodings.pages.planned import PlannedField
 from lancelet.encodings.pages.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics, ZoneStatisticsReader
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
 from lancelet.file.selection import layouts_of
-from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
+from lancelet.file.v2.generation import columns_of, generation_of
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.file.v2.metadata_cache import CachedFile
 from lancelet.format.schema import Field, Schema
@@ -231,29 +230,32 @@ class FileReader(RowReader):
             readers.append(reader)
         return readers
 
-    def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:
-        plans = self._cached.plans
-        planned = plans.recent.find(fields)
-        if planned is None and self.version in _PLANNED_VERSIONS:
-            forms, ids = layouts_of(fields, self.version)
-            columns = [
-                [self._placement.get(each) for each in own] if form else []
-                for own, form in zip(ids, forms, strict=True)
-            ]
-            numbers = [form.numbers if form else () for form in forms]
-            self._add_plans(chain(*columns), chain(*numbers))
-            planned = PlannedColumns(
-                forms, [[self._plan_of(column) for column in own] for own in columns]
-            )
-            plans.recent.put(fields, planned)
+    def _planned(self, fields: Sequence[Field]) -> Sequence[PlannedField | None]:
+        if self.version not in _PLANNED_VERSIONS:
+            return [None] * len(fields)
+        layouts, ids = layouts_of(fields, self.version)
+        columns = [
+            [self._placement.get(each) for each in own] if layout else []
+            for own, layout in zip(ids, layouts, strict=True)
+        ]
+        numbers = [layout.numbers if layout else () for layout in layouts]
+        self._add_plans(chain(*columns), chain(*numbers))
+        planned: list[PlannedField | None] = []
+        for layout, own in zip(layouts, columns, strict=True):
+            plans = [self._plan_of(column) for column in own]
+            found = [plan for plan in plans if plan is not None]
+            # Readers return fetched vectors without a copy.
+            is_copied = self._mapped is None and layout is not None and layout.is_vector
+            is_complete = len(found) == len(own) and not is_copied
+            planned.append(PlannedField(layout, found) if layout and is_complete else None)
         return planned
 
     def _plan_of(self, column: int | None) -> ColumnPlan | None:
-        return None if column is None else self._cached.plans.each[column][1]
+        return None if column is None else self._cached.plans[column][1]
 
     def _add_plans(self, columns: Iterable[int | None], numbers: Iterable[tuple[int, ...]]) -> None:
         """Add plans of columns that have no plan for the given layout."""
-        cached, none = self._cached.plans.each, (None, None)
+        cached, none = self._cached.plans, (None, None)
         missing = {
             column: form
             for column, form in zip(columns, numbers, strict=True)
@@ -306,21 +308,6 @@ class FileReader(RowReader):
 
     def _columns_of(self, field: Field) -> list[StoredColumn]:
         return [self._columns[index] for index in self._column_indices(field)]
-
-    def _bundle(self, fields: Sequence[Field]) -> Sequence[Bundle]:
-        owned = [
-            (index, field, self._placement[field.id])
-            for index, field in enumerate(fields)
-            if field.id in self._placement and is_plain(field)
-        ]
-        if not owned:
-            return ()
-        field_indices, plain_fields, indices = zip(*owned, strict=True)
-        plain = run(self._metadata.read_plain_columns(indices), self._fetch_copied)
-        if plain is None:
-            return ()
-        columns = Columns(field_indices, plain_fields, plain.pages, plain.edges, self.num_rows)
-        return bundle_columns(columns, self.version, self._header_cache)
 
     def _load_columns(self, indices: Sequence[int]) -> None:
         missing = sorted({index for index in indices if index not in self._columns})

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
-from lancelet.errors import InvalidInputError
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     Levels,
@@ -18,7 +17,6 @@ from lancelet.kernels.arguments import (
     slice_arrays,
 )
 from lancelet.kernels.faults import checked
-from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.native.allocate import empty, empty_bytes
 
 LEVELS_MAX: Final = 1 << 32
@@ -112,48 +110,3 @@ def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
     out = empty(int(counts.sum()), _LEVEL)
     checked(_native.unpack_levels(*arrays, as_int64s(counts), width, out), kernel=kernel)
     return out
-
-
-def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
-    """Return the chunks that hold any of the ascending, unique rows."""
-    out = np.empty(max(0, len(begun) - 1), np.int64)
-    status = _native.chunks_of_rows(as_int64s(begun), as_int64s(ended), as_int64s(rows), out)
-    return out[: checked(status, kernel="chunks_of_rows")]
-
-
-def take_row_levels(
-    num_levels: Int64s,
-    repetition: PackedLevels,
-    definition: PackedLevels | None,
-    counts: Int64s,
-    chunks: Int64s,
-    begun: Int64s,
-    rows: Int64s,
-    limits: LevelLimits,
-) -> RowLevels:
-    """Return the levels of rows, given all chunks that hold them."""
-    if not len(num_levels) == len(counts) == len(chunks) == len(repetition.slices):
-        raise InvalidInputError("every chunk has levels and values", chunks=len(chunks))
-    # Chunk headers limit the number of levels to 16 bits.
-    room = max(0, int(num_levels.sum()))
-    out_repetition = empty(room, _LEVEL)
-    out_definition = _NO_LEVELS if definition is None else empty(room, _LEVEL)
-    chunk, index = empty(2 * room, _INT64).reshape(2, room)
-    validity = empty_bytes((room + 7) // 8)
-    slots = np.zeros(1, np.int64)
-    status = _native.take_row_levels(
-        (*slice_arrays(repetition.slices), repetition.width),
-        _NO_PACKED if definition is None else (*slice_arrays(definition.slices), definition.width),
-        tuple(map(as_int64s, (num_levels, counts, chunks, begun, rows))),
-        tuple(limits),
-        (out_repetition, out_definition, chunk, index, validity, slots),
-    )
-    entries = checked(status, kernel="take_row_levels")
-    found = int(slots[0])
-    return RowLevels(
-        out_repetition[:entries],
-        None if definition is None else out_definition[:entries],
-        chunk[:found],
-        index[:found],
-        validity[: (found + 7) // 8],
-    )

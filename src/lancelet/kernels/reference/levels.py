@@ -18,10 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
-from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import Levels, check_partition, check_same_levels, check_slices
 from lancelet.kernels.faults import Fault, corrupt
-from lancelet.kernels.levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.reference.bitpack import unpack_blocks
 
 
@@ -146,84 +144,3 @@ def unpack_levels(slices: ByteSlices, counts: Int64s, width: int) -> Levels:
         unpack_blocks(slices.slice_bytes(i), width, int(counts[i]), 16) for i in range(len(slices))
     ]
     return np.concatenate([np.empty(0, np.uint16), *parts])
-
-
-def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
-    """Return the chunks that hold any of the ascending, unique rows.
-
-    `begun` and `ended` are the numbers of rows that begin and end before each chunk of a page. A
-    row begins where the repetition level is the maximum:
-
-        chunks           0: [2 0 0]   1: [0 2 2]      begun [0 1 3]   ended [0 0 3]
-        rows 0 and 2     chunks 0 and 1, entries 0..2 of chunk 0, 0 and 2 of chunk 1
-
-    >>> chunks_of_rows(np.array([0, 1, 3]), np.array([0, 0, 3]), np.array([0])).tolist()
-    [0, 1]
-    """
-    kernel = "chunks_of_rows"
-    if not len(rows):
-        return np.empty(0, np.int64)
-    if len(begun) != len(ended) or len(begun) < 2:
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=0)
-    bad = (rows < begun[0]) | (rows < ended[0]) | (rows >= ended[-1])
-    bad[1:] |= rows[1:] <= rows[:-1]
-    first = np.searchsorted(begun, rows, side="right") - 1
-    last = np.searchsorted(ended, rows, side="right") - 1
-    bad |= (first >= len(begun) - 1) | (last >= len(begun) - 1)
-    if bad.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(bad.argmax()))
-    ranges = [np.arange(start, stop + 1) for start, stop in zip(first, last, strict=True)]
-    return np.unique(np.concatenate(ranges))
-
-
-def take_row_levels(
-    num_levels: Int64s,
-    repetition: PackedLevels,
-    definition: PackedLevels | None,
-    counts: Int64s,
-    chunks: Int64s,
-    begun: Int64s,
-    rows: Int64s,
-    limits: LevelLimits,
-) -> RowLevels:
-    """Return the levels of rows, given all chunks that hold them.
-
-    Chunk i has `num_levels[i]` entries and `counts[i]` values, and is chunk `chunks[i]` of the
-    index `begun`.
-    """
-    kernel = "take_row_levels"
-    if not len(num_levels) == len(counts) == len(chunks) == len(repetition.slices):
-        raise InvalidInputError("every chunk has levels and values", chunks=len(chunks))
-    parts: list[tuple[Levels, Levels, Int64s, Int64s]] = []
-    for number, chunk in enumerate(chunks.tolist()):
-        if not 0 <= num_levels[number] <= np.iinfo(np.uint16).max:
-            raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=number)
-        if not 0 <= chunk < len(begun) - 1:
-            raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=number)
-        own = slice(number, number + 1)
-        rep = unpack_levels(repetition.slices[own], num_levels[own], repetition.width)
-        dfn = np.zeros_like(rep)
-        if definition is not None:
-            dfn = unpack_levels(definition.slices[own], num_levels[own], definition.width)
-        if (rep > limits.rep_max).any() or (dfn > limits.def_max).any():
-            raise corrupt(Fault.BAD_LEVELS, kernel=kernel, index=number)
-        row = begun[chunk] - 1 + np.cumsum(rep == limits.rep_max)
-        is_slot = dfn <= limits.slot_max
-        if (
-            begun[chunk] + np.count_nonzero(rep == limits.rep_max) != begun[chunk + 1]
-            or np.count_nonzero(is_slot) != counts[number]
-        ):
-            raise corrupt(Fault.BAD_LENGTH, kernel=kernel, index=number)
-        selected = np.isin(row, rows)
-        index = (np.cumsum(is_slot) - 1)[selected & is_slot]
-        parts.append((rep[selected], dfn[selected], np.full(len(index), number, np.int64), index))
-    no_levels, no_indices = np.empty(0, np.uint16), np.empty(0, np.int64)
-    rep = np.concatenate([no_levels, *(part[0] for part in parts)])
-    dfn = np.concatenate([no_levels, *(part[1] for part in parts)])
-    return RowLevels(
-        rep,
-        None if definition is None else dfn,
-        np.concatenate([no_indices, *(part[2] for part in parts)]),
-        np.concatenate([no_indices, *(part[3] for part in parts)]),
-        np.packbits(dfn[dfn <= limits.slot_max] == 0, bitorder="little"),
-    )

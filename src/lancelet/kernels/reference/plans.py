@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.buffers import ByteSlices, Int64s
-from lancelet.kernels.plans import ColumnPlan, MappedFile, TakenRows
+from lancelet.buffers import NO_RANGES, ByteRanges, ByteSlices, Int64s
+from lancelet.kernels.plans import ColumnPlan, FetchedRanges, MappedFile, TakenRows
 
 
 def plan_columns(
@@ -24,13 +24,37 @@ def plan_columns(
     return [None] * len(metadata)
 
 
+def find_ranges(
+    rows: Int64s, plans: Sequence[ColumnPlan], *, is_range: bool
+) -> tuple[bool, ByteRanges]:
+    """Return the byte ranges of rows; of page heads, and True, if some are unknown.
+
+    For a range, `rows` has its first row and the number of rows.
+    """
+    del rows, plans, is_range
+    return False, NO_RANGES
+
+
+def add_heads(
+    fetched: FetchedRanges, rows: Int64s, plans: Sequence[ColumnPlan], *, is_range: bool
+) -> int:
+    """Add page heads to plans; return the number of bytes by which they grew."""
+    del fetched, rows, plans, is_range
+    return 0
+
+
 def take_rows(
-    file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
+    file: MappedFile | FetchedRanges,
+    rows: Int64s,
+    plans: Sequence[ColumnPlan],
+    room: int,
+    *,
+    is_range: bool,
 ) -> TakenRows | None:
     """Return rows, in any order, of columns of a file; all columns must have these rows.
 
     Columns that cannot be read have no output. Return None if none can be read. `room` is the
     estimated size of the result.
     """
-    del file, rows, plans, room
+    del file, rows, plans, room, is_range
     return None

@@ -1,4 +1,4 @@
-"""Bundles: columns read together have the values of columns read separately."""
+"""Columns of wide tables, read together by plans, have the written values."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancelet import kernels
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.encodings.v2_1 import fields
-from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.errors import CorruptDataError
 from lancelet.file import LanceFileReader, LanceFileWriter
 
 KINDS = {
@@ -48,15 +48,7 @@ def written(path, table, version="2.2", **options):
     with LanceFileWriter(path, table.schema, version=version, **options) as writer:
         for batch in table.to_batches(max_chunksize=1000):
             writer.write_batch(batch)
-    reader = LanceFileReader(path)
-    # A few rows of a map would be read by plans.
-    reader._reader._mapped_file = None
-    return reader
-
-
-def bundles_of(reader):
-    inner = reader._reader
-    return inner._select(inner.schema.fields).bundles
+    return LanceFileReader(path)
 
 
 TABLES = {rows: wide_table(60, rows) for rows in (1, 2, 700, 5000)}
@@ -75,7 +67,7 @@ def readers(tmp_path_factory):
 
 @given(data=st.data())
 @settings(deadline=None)
-def test_columns_of_bundles_are_those_that_were_written(readers, data):
+def test_columns_are_those_that_were_written(readers, data):
     version, num_rows = data.draw(st.sampled_from(list(readers)))
     reader, table = readers[version, num_rows], TABLES[num_rows]
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, num_rows)] * 2)))
@@ -94,25 +86,26 @@ def test_columns_of_bundles_are_those_that_were_written(readers, data):
 
 
 @pytest.mark.parametrize("batch_size", [1, 300, 4096])
-def test_batches_of_bundles_have_the_rows_in_order(readers, batch_size):
+def test_batches_have_the_rows_in_order(readers, batch_size):
     reader = readers["2.2", 700]
     batches = reader.read_all(batch_size=batch_size).to_batches().read_all()
     assert batches.combine_chunks().equals(TABLES[700].combine_chunks())
 
 
-def test_most_columns_are_in_bundles_and_others_are_not(readers):
+@pytest.mark.skipif(not kernels.NATIVE, reason="the definition makes no plans")
+def test_columns_are_read_by_plans(readers):
     names = list(KINDS)
     for (_, num_rows), reader in readers.items():
-        places = {place for bundle in bundles_of(reader) for place in bundle.field_indices}
-        kinds = {names[place % len(names)] for place in places}
-        assert len(places) > (30 if num_rows > 1 else 15)
-        assert "lists" not in kinds
-        assert "same flag" in kinds
-        for bundle in bundles_of(reader):
-            assert len({TABLES[2].schema.field(place).type for place in bundle.field_indices}) == 1
+        inner = reader._reader
+        selection = inner._select(inner.schema.fields)
+        group = range(len(selection.units))
+        arrays = inner._read_planned(selection, RowRange(0, num_rows), group)
+        # Lists that are all empty have a constant page.
+        general = {names[place % len(names)] for place in group if arrays[place] is None}
+        assert general <= {"lists"}
 
 
-def test_columns_of_different_lengths_are_not_bundled(readers):
+def test_columns_of_other_lengths_are_rejected(readers):
     inner = readers["2.2", 700]._reader
     known = inner._metadata
     shorter = replace(
@@ -120,16 +113,14 @@ def test_columns_of_different_lengths_are_not_bundled(readers):
     )
     inner = LanceFileReader(inner.path if inner.path.startswith("/") else "/" + inner.path)._reader
     inner._metadata, inner._opened = shorter, type(inner._opened)()
-    assert not inner._bundle(inner.schema.fields)
     with pytest.raises(CorruptDataError, match="different number of rows than the file"):
         inner.read(inner.schema.fields, RowRange(0, 699))
 
 
-def test_damage_in_a_bundle_names_the_column(tmp_path):
+def test_damage_names_the_column(tmp_path):
     table = pa.table({f"c{place}": np.arange(100) * 7 for place in range(40)})
     path = str(tmp_path / "damaged")
     reader = written(path, table)
-    assert len(bundles_of(reader)) == 1
     page = reader._reader.column(17).pages[0]
     data = bytearray((tmp_path / "damaged").read_bytes())
     at = int(page.position[0])
@@ -139,14 +130,3 @@ def test_damage_in_a_bundle_names_the_column(tmp_path):
     with pytest.raises(CorruptDataError) as error:
         again.read_all().to_table()
     assert error.value.facts.get("column", 17) == 17
-
-
-@pytest.mark.parametrize("error", [CorruptDataError, UnsupportedError])
-def test_columns_that_a_bundle_rejects_are_read_one_by_one(tmp_path, monkeypatch, error):
-    reader = written(str(tmp_path / "wide.lance"), TABLES[2])
-
-    def refuse(*_):
-        raise error("no such pages")
-
-    monkeypatch.setattr(fields, "open_bundle", refuse)
-    assert reader.read_all().to_table().equals(TABLES[2])
