@@ -7,10 +7,11 @@ same changes one after the other. A planted fault in each module is found.
 
 import pytest
 
-from lancelet.format.operation import Project, UpdateConfig
+from lancelet.format.operation import Project, Update, UpdateConfig
 from lancelet.memwal import upkeep, writer
 from lancelet.table import commit, refs, removals
-from lancelet.table.conflict import rules
+from lancelet.table.conflict import rebase, rules
+from lancelet.table.conflict.verdict import Outcome, Verdict
 from lancelet.upkeep.cleanup import plan
 from tests.kit.simulation import compared_commits, compared_logs, compared_tables
 
@@ -86,3 +87,16 @@ def test_a_lost_change_of_metadata_is_found(monkeypatch) -> None:
     stage = compared_commits.Stage.built()
     with pytest.raises(AssertionError, match="other settings"):
         stage.check_pair("field metadata a", "drop b")
+
+
+def test_an_update_that_undoes_a_rewritten_column_is_found(monkeypatch) -> None:
+    """It moves rows with the values that it read, and its rebase compares only deletions."""
+    monkeypatch.setitem(
+        rules.RULES,
+        (Update, Update),
+        Verdict(Outcome.REBASE, "both change rows", frozenset({0})),
+    )
+    monkeypatch.setattr(rebase, "file_layout", lambda _: ())
+    stage = compared_commits.Stage.built()
+    with pytest.raises(AssertionError, match="other rows"):
+        stage.check_pair("rewrite a of 2", "update b of 2")

@@ -213,6 +213,22 @@ def _rewrite_column(fragment_id: int, key: int, column: str, number: int) -> Cha
     )
 
 
+def _merge_column(keys: Iterable[int], column: str, number: int) -> Change:
+    """Merge one column of some rows, which rewrites it in place."""
+    chosen = tuple(keys)
+
+    def make(dataset: lancelet.LanceDataset) -> object:
+        values = [pa.array(each, pa.int64()) for each in (chosen, [k + number for k in chosen])]
+        source = pa.table(values, ["id", column])
+        return dataset.merge_insert("id").when_matched_update_all().execute(source)
+
+    return Change(
+        make,
+        lambda state: state.with_values(column, {key: key + number for key in chosen}),
+        frozenset({f"fragment {key // 4} *" for key in chosen} | {f"column {column}"}),
+    )
+
+
 def _replace_column(fragment_id: int, column: str, number: int) -> Change:
     keys = range(4 * fragment_id, 4 * fragment_id + 4)
 
@@ -427,6 +443,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     "update 0": _update_rows([0], "a", 100),
     "update b of 0": _update_rows([0], "b", 200),
     "update 1": _update_rows([1], "a", 300),
+    "update b of 2": _update_rows([2], "b", 500),
     "update 4 and 1": _update_rows([4, 1], "b", 400),
     "upsert 0 and 40": _upsert([0, 40], 1000),
     "upsert 40": _upsert([40], 2000),
@@ -434,6 +451,8 @@ CHANGES: Final[Mapping[str, Change]] = {
     "rewrite a of 2": _rewrite_column(0, 2, "a", 5002),
     "rewrite b of 2": _rewrite_column(0, 2, "b", 6002),
     "rewrite a of 6": _rewrite_column(1, 6, "a", 5006),
+    "merge a of 2": _merge_column([2], "a", 9000),
+    "merge b of 1 and 6": _merge_column([1, 6], "b", 9000),
     "replace a of 0": _replace_column(0, "a", 7000),
     "replace a of 0 again": _replace_column(0, "a", 8000),
     "replace b of 0": _replace_column(0, "b", 7000),

@@ -27,6 +27,7 @@ from lancelet.format.operation import (
 from lancelet.format.paths import branch_path, manifest_path
 from lancelet.format.refs import render_branch, with_checksum
 from lancelet.format.version import FileVersion
+from lancelet.table import landed
 from lancelet.table.apply.dispatch import apply_operation
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.table.commit import commit
@@ -37,7 +38,7 @@ from lancelet.table.location import TableLocation
 from lancelet.table.manifests import VersionFolder, find_latest, open_manifest
 from lancelet.table.new_files import check_new_files
 from lancelet.table.refs import branch_location, create_branch, get_branch
-from lancelet.table.snapshot import open_snapshot
+from lancelet.table.snapshot import open_entry, open_snapshot
 from lancelet.values import replace
 from tests.kit.tables import (
     SIMPLE_SCHEMA,
@@ -161,6 +162,34 @@ def test_the_manifest_of_an_unchanged_file_is_parsed_once(tmp_path) -> None:
     first = open_manifest(location.store, entry)
     assert first.manifest.version == 1
     assert open_manifest(location.store, entry) is first
+
+
+def test_a_later_version_that_vanishes_while_it_is_read_confirms_nothing(main, monkeypatch) -> None:
+    """Another library removed versions 2 and 3 without a record, and ours came late as 2."""
+    base = create_table(main, SIMPLE_SCHEMA, simple_rows(0, 1))
+    ours = append_rows(main, base, simple_rows(1, 2))
+    data = main.store.read(ours.entry.path)
+    main.store.delete(ours.entry.path)
+    theirs = base
+    for number in range(2, 5):
+        theirs = append_rows(main, theirs, simple_rows(number, number + 1))
+    for number in (2, 3):
+        entry = main.handler.find_version(main.store, number, uri=main.uri)
+        main.store.delete(entry.path)
+    main.store.put(ours.entry.path, data)
+    reads = []
+
+    def vanishing(location, entry):
+        reads.append(entry.version)
+        if len(reads) == 1:
+            append_rows(main, theirs, simple_rows(9, 10))
+            main.store.delete(entry.path)
+        return open_entry(location, entry)
+
+    monkeypatch.setattr(landed, "open_entry", vanishing)
+    assert landed.confirm_version(ours, base, main.handler) is None
+    assert reads == [4, 5]
+    assert not main.store.exists(ours.entry.path)
 
 
 def replacement(*fields: int) -> DataReplacement:
