@@ -49,7 +49,9 @@ def histories() -> str:
         own = [record.counts for record in records if record.commit == commit]
         rows.append((f"`{commit}`", *(sum(each[name] for each in own) for name in names)))
     total = ("total", *(sum(record.counts[name] for record in records) for name in names))
-    return _table((*header, "Violations"), [*rows, total])
+    compared = sum(record.counts.get("compared", 0) for record in records)
+    text = f"\n{compared:,} histories of one caller were compared with models.\n"
+    return _table((*header, "Violations"), [*rows, total]) + text
 
 
 def searches(group: str) -> Callable[[], str]:
@@ -150,7 +152,12 @@ def mutants() -> str:
         f"{said['protocol']} mutants of commits, references, cleanup and the log that are not "
         f"equivalent.\n"
     )
-    return _table(header, rows) + histories
+    missed = [record for record in records if not record.is_found and record.reason is None]
+    names = "".join(
+        f"- `{each.file}`, `{each.function}`: {each.kind} of `{' '.join(each.before.split())}`\n"
+        for each in sorted(missed, key=lambda each: (each.file, each.line))
+    )
+    return _table(header, rows) + histories + (f"\nNot detected:\n\n{names}" if names else "")
 
 
 def _score(said: dict[str, int]) -> list[object]:

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from lancelet.memwal import writer
-from lancelet.table import refs, removals, watermark
+from lancelet.table import commit, refs, removals, watermark
 from lancelet.table.manifests import VersionFolder
 from lancelet.upkeep.cleanup import run
+from lancelet.values import replace
 from tests.kit.simulation import casts
 from tests.kit.simulation.interleavings import DeadlockError, Explorer
 from tests.kit.simulation.machine import SimulatedCondition
@@ -140,6 +141,21 @@ def test_a_search_of_rows_finds(rows, monkeypatch, name) -> None:
     monkeypatch.setattr(owner, attribute, other)
     with pytest.raises(AssertionError, match=r"after|twice"):
         search_rows(rows[False], who, switches_max=1)
+
+
+def test_a_search_finds_a_batch_that_is_compared_in_the_first_attempt_only(
+    rows, monkeypatch
+) -> None:
+    follow = commit._follow
+
+    def following(location, resolver, options, latest):
+        if resolver.num_tried > 1:
+            options = replace(options, watermark=None)
+        return follow(location, resolver, options, latest)
+
+    monkeypatch.setattr(commit, "_follow", following)
+    with pytest.raises(AssertionError, match="twice"):
+        search_rows(rows[False], "st", switches_max=1)
 
 
 def test_a_search_finds_holds_that_end_early(stage, monkeypatch) -> None:

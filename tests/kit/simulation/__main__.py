@@ -13,10 +13,13 @@ import time
 from typing import Final
 
 from tests.kit.records import append_record, read_records
+from tests.kit.simulation import compared_logs, compared_tables
 from tests.kit.simulation.planted import PLANTED, find_seeds, keep_seeds, planted
 from tests.kit.simulation.scenario import Scenario, run, shrink
 
 _COUNTED: Final = ("seeds", "steps", "operations", "acknowledged", "faults", "violations")
+_COMPARED: Final = 8
+"""The number of seeds for each of which a table and a log are compared with a model."""
 _FIRST_SEED: Final = 100_000
 """The first seed of runs that are recorded; tests run earlier ones."""
 
@@ -34,10 +37,15 @@ def main() -> int:
         keep_seeds(find_seeds(PLANTED, _detects))
         return 0
     first = _next_seed() if options.seed is None else options.seed
-    counts = dict.fromkeys(_COUNTED, 0)
+    counts = dict.fromkeys((*_COUNTED, "compared"), 0)
     started = time.monotonic()
     while not counts["violations"] and time.monotonic() - started < options.seconds:
-        report = run(Scenario.of(first + counts["seeds"]))
+        seed = first + counts["seeds"]
+        report = run(Scenario.of(seed))
+        if seed % _COMPARED == 0:
+            compared_tables.run(seed)
+            compared_logs.run(seed)
+            counts["compared"] += 2
         counts["seeds"] += 1
         counts["steps"] += report.steps
         counts["operations"] += report.operations
