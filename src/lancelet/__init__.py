@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from lancelet.progress import IndexProgress
     from lancelet.scan.explain import ScanMetrics as ScanStatistics
     from lancelet.schema import json_to_schema, schema_to_json
-    from lancelet.udf import BatchUDF, batch_udf
+    from lancelet.udf import BatchUDF, ComputedColumn, batch_udf
     from lancelet.upkeep.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
     from lancelet.util import sanitize_ts
 
@@ -80,6 +80,7 @@ __all__ = [
     "CleanupReferencedBranch",
     "CleanupStats",
     "CompactedSsTable",
+    "ComputedColumn",
     "DataStatistics",
     "DatasetBasePath",
     "DedicatedBlobWriter",
@@ -148,6 +149,7 @@ import_on_demand(
         "CleanupReferencedBranch": "lancelet.upkeep.cleanup",
         "CleanupStats": "lancelet.upkeep.cleanup",
         "CompactedSsTable": "lancelet.mem_wal",
+        "ComputedColumn": "lancelet.udf",
         "DataStatistics": "lancelet.dataset",
         "DatasetBasePath": "lancelet.dataset.maintenance.settings",
         "DedicatedBlobWriter": "lancelet.blob",

@@ -155,6 +155,14 @@ class SchemaMismatchError(InvalidInputError):
     """Data does not match the schema of the table or file; the message shows the difference."""
 
 
+class ColumnFunctionError(InvalidInputError):
+    """The function of a computed column is missing, or returned unsuitable values."""
+
+
+class ViewFunctionError(InvalidInputError):
+    """A Python function of a view is missing, or returned unsuitable values."""
+
+
 class ExpressionError(InvalidInputError, OSError):
     """A filter or projection is invalid; the message contains the position.
 

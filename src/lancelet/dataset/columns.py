@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.change.columns.alter import Alteration
+    from lancelet.change.columns.computed import ComputedColumn, RefreshedRows, StaleRows
     from lancelet.change.columns.sources import Function, NewColumns
     from lancelet.change.dry_run import ChangeReport
     from lancelet.change.rows import RowStream
@@ -217,8 +219,8 @@ class EvolutionMethods:
 
         Args:
             transforms: SQL expressions by column name; a function or `BatchUDF` that maps a batch
-                to new columns; rows in the order of the table; or a field, list of fields or schema
-                for all-null columns.
+                to new columns; a `ComputedColumn`, whose definition is stored; rows in the order of
+                the table; or a field, list of fields or schema for all-null columns.
             read_columns: The columns passed to a function; by default all.
             reader_schema: The schema of the new rows, if they have none.
             batch_size: The number of rows per batch.
@@ -240,14 +242,90 @@ class EvolutionMethods:
             ```
         """
         handle = self._handle
+        if isinstance(transforms, change.columns.computed.ComputedColumn):
+            return self._add_computed(transforms, progress, dry_run=dry_run)
         source = new_columns_of(
             transforms, handle.snapshot, read_columns, reader_schema, batch_size
         )
         if dry_run:
             return change.columns.add.report_add_columns(handle.snapshot, source)
         with shown(progress):
-            handle.snapshot = change.columns.add.add_columns(handle.snapshot, source)
+            snapshot = handle.snapshot
+            add = partial(change.columns.add.add_columns, snapshot, source)
+            computed = change.columns.computed
+            has_computed = computed.has_computed_columns(snapshot)
+            handle.snapshot = computed.adding_columns(snapshot, add) if has_computed else add()
         return None
+
+    def _add_computed(
+        self, column: ComputedColumn, progress: ProgressOption, *, dry_run: bool
+    ) -> ChangeReport | None:
+        handle = self._handle
+        if dry_run:
+            source = change.columns.computed.source_of(handle.snapshot, column)
+            return change.columns.add.report_add_columns(handle.snapshot, source)
+        with shown(progress):
+            add = change.columns.computed.add_computed_column
+            handle.snapshot = add(handle.snapshot, column)
+        return None
+
+    def stale_rows(self) -> StaleRows:
+        """Return the computed columns, and the rows whose values are out of date.
+
+        Returns:
+            The definitions by column, and the numbers of rows and fragments.
+
+        Example:
+            ```python
+            from lancelet import ComputedColumn
+
+            dataset.add_columns(ComputedColumn("total", "price * 1.19"))
+            dataset.insert({"id": [30], "price": [9.0]})
+            dataset.stale_rows().rows  # 1
+            ```
+        """
+        return change.columns.computed.stale_rows(self._handle.snapshot)
+
+    @checks_types
+    def refresh_columns(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+    ) -> RefreshedRows:
+        """Compute the values of computed columns that are out of date.
+
+        Rows that were inserted or updated since the last refresh are computed, and committed
+        fragment by fragment: a refresh that stops is continued by the next one.
+
+        Args:
+            functions: The Python functions of computed columns, by name.
+            max_rows: The maximum number of rows to compute.
+            max_seconds: The time after which no further fragment is started.
+
+        Returns:
+            The numbers of computed and of remaining rows.
+
+        Raises:
+            ColumnFunctionError: If a function is missing, or its values are unsuitable.
+            CommitConflictError: If other writers changed the same rows repeatedly.
+
+        Example:
+            ```python
+            from lancelet import ComputedColumn
+
+            dataset.add_columns(ComputedColumn("total", "price * 1.19"))
+            dataset.insert({"id": [30], "price": [9.0]})
+            dataset.refresh_columns()
+            ```
+        """
+        budget = change.columns.computed.RefreshBudget(max_rows, max_seconds)
+        done = change.columns.computed.refresh_columns(
+            self._handle.snapshot, functions or {}, budget
+        )
+        self._handle.snapshot = done[0]
+        return done[1]
 
     @checks_types
     def merge(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.take import filter_batch
-from lancelet.errors import InvalidInputError
+from lancelet.errors import ViewFunctionError
 from lancelet.rowids.address import UInt64s
 from lancelet.scan.execute import execute
 from lancelet.scan.plan import plan_scan, projection_of
@@ -33,10 +33,6 @@ Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 
 _BLOCK_ROWS: Final = 1 << 16
 _PASSES: Final = "_passes"
-
-
-class ViewFunctionError(InvalidInputError):
-    """A Python function of a view is missing, or returns other values than before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

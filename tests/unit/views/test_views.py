@@ -7,9 +7,14 @@ import pyarrow.compute as pc
 import pytest
 
 import lancelet
-from lancelet.errors import AlreadyExistsError, CorruptDataError, ExpressionError, InvalidInputError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CorruptDataError,
+    ExpressionError,
+    InvalidInputError,
+    ViewFunctionError,
+)
 from lancelet.views.definition import Aggregation, FunctionCall
-from lancelet.views.rows import ViewFunctionError
 from lancelet.views.statement import parse_query
 
 
