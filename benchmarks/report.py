@@ -246,7 +246,11 @@ def spark(run: Run) -> Iterator[str]:
 def spark_tpch(run: Run) -> Iterator[str]:
     """Yield the queries of TPC-H."""
     yield "\n## TPC-H on Spark\n"
-    yield f"{_spark_run(run)} Scale {run['scale']:g}. Target for the geometric mean of CPU: 0.85."
+    yield (
+        f"{_spark_run(run)} Scale {run['scale']:g}; [why not 10]"
+        "(adr/0041-planning-of-short-queries-on-spark.md). Target for the geometric mean of CPU: "
+        "0.85."
+    )
     yield from _spark_cases(run)
     yield from _means(run)
 
@@ -256,7 +260,8 @@ def spark_tpcds(run: Run) -> Iterator[str]:
     yield "\n## TPC-DS on Spark\n"
     yield (
         f"{_spark_run(run)} Queries after the templates of TPC-DS; rows of facts are "
-        f"{run['scale']:g} times those of the tests. Target for the geometric mean of CPU: 1.0."
+        f"{run['scale']:g} times those of the tests. Target for the geometric mean of CPU: 1.0; "
+        "[planning](adr/0041-planning-of-short-queries-on-spark.md) bounds short queries."
     )
     yield from _spark_cases(run)
     yield from _means(run)
