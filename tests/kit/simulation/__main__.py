@@ -43,8 +43,8 @@ def main() -> int:
         seed = first + counts["seeds"]
         report = run(Scenario.of(seed))
         if seed % _COMPARED == 0:
-            compared_tables.run(seed)
-            compared_logs.run(seed)
+            compared_tables.run(seed // _COMPARED)
+            compared_logs.run(seed // _COMPARED)
             counts["compared"] += 2
         counts["seeds"] += 1
         counts["steps"] += report.steps

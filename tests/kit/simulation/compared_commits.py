@@ -681,6 +681,12 @@ def _check_state(location: TableLocation, expected: State) -> None:
     _require(settings == expected.settings, "other settings", settings, expected.settings)
     names = {each.name for each in dataset.snapshot.indices.indices if not each.is_system}
     _require(names == expected.indices, "other indices", names, expected.indices)
+    covered = [
+        (each.name, number)
+        for each in dataset.snapshot.indices.indices
+        for number in each.fragment_bitmap or ()
+    ]
+    _require(len(covered) == len(set(covered)), "segments of an index overlap", covered)
     bases = {(base.name, base.path.removeprefix("memory://")) for base in manifest.bases.values()}
     _require(bases == expected.bases, "other bases", bases, expected.bases)
     state = mem_wal_state(dataset.snapshot)

@@ -32,6 +32,7 @@ from lancelet.errors import (
 )
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request, WrappedStore
+from lancelet.memwal.discovery import latest_shards
 from lancelet.memwal.shard import FencedError, SealedError
 from lancelet.memwal.state import AlreadyInitializedError, NotInitializedError, mem_wal_state
 from lancelet.memwal.upkeep import UnmergedShardsError
@@ -479,7 +480,7 @@ class _History:
             old.raw.close()
         except FencedError as error:
             facts: Any = error.facts
-            latest, epoch = facts["latest_epoch"], facts["epoch"]
+            latest, epoch = facts.get("latest_epoch", 1), facts.get("epoch", 0)
             _require(latest is not None and latest > epoch, "no later epoch", error.facts)
         except LostWriterError as error:
             raise ViolationError("the writer does not know that it was replaced") from error
@@ -614,7 +615,6 @@ class _History:
                 self._fence(shard)
 
     def _raw_shards(self) -> Any:
-        from lancelet.memwal.discovery import latest_shards
 
         return latest_shards(self._dataset().snapshot)
 
@@ -658,10 +658,14 @@ class _History:
             table = self._dataset().to_table()
             found = Counter(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
             _require(found == Counter(self.rows), "other rows", found, self.rows)
+        published = {str(each.shard_id): each.sstables for each in self._raw_shards()}
         for name, shard in self.shards.items():
             listed = [info.path for info in MemoryStore(_BUCKET).list(f"t/_mem_wal/{name}")]
             tables = {path.split("/")[3] for path in listed if "_gen_" in path}
-            _require(len(tables) == len(shard.tables), "other tables", tables, shard.tables)
+            # A writer that was replaced may leave a table that it could not publish.
+            own = {each.path for each in published.get(name, ())}
+            _require(len(own) == len(shard.tables), "other tables", own, shard.tables)
+            _require(own <= tables, "missing tables", own, tables)
             writer = shard.writer
             if writer is None:
                 continue
@@ -712,7 +716,8 @@ class _History:
         self._check()
         self._drop()
         left = [info.path for info in MemoryStore(_BUCKET).list("t/_mem_wal")]
-        _require(not any("_gen_" in path for path in left), "tables are left", left)
+        tables = [each.sstables for each in self._raw_shards()]
+        _require(not any(tables), "tables are left", tables, left)
         self._check()
 
 
