@@ -5,11 +5,13 @@ cleanups and commits, and the write-ahead log. Pairs of concurrent commits are c
 same changes one after the other. A planted fault in each module is found.
 """
 
+import math
+
 import pytest
 
 from lancelet.format.operation import Project, Update, UpdateConfig
 from lancelet.memwal import upkeep, writer
-from lancelet.table import commit, refs, removals
+from lancelet.table import commit, refs
 from lancelet.table.conflict import rebase, rules
 from lancelet.table.conflict.verdict import Outcome, Verdict
 from lancelet.upkeep.cleanup import plan
@@ -56,7 +58,7 @@ def run_logs() -> None:
 
 TABLE_FAULTS = {
     "references of newer tables are changed": (refs, "_check_changeable", lambda _: None),
-    "records are never merged": (removals, "_RECORDS_MAX", 100),
+    "the number of retained versions is ignored": (plan, "_first_retained", lambda *_: math.inf),
     "branches without a name are forgotten": (plan, "branch_locations", lambda _: iter(())),
     "a table that was created again is changed": (commit, "check_same_table", lambda *_: None),
 }
