@@ -85,3 +85,18 @@ def test_a_part_of_a_struct_in_lists_is_cast(tmp_path) -> None:
     )
     assert dataset.to_table()["l"].to_pylist() == rows
     assert dataset.to_table()["a"].type == pa.int32()
+
+
+def test_a_part_of_a_struct_in_lists_is_cast_although_rows_were_deleted(tmp_path) -> None:
+    """Deleted rows keep the lengths of their lists, which the parts of a struct share."""
+    rows = [[{"x": 1, "y": "a"}, {"x": 2, "y": "b"}], [{"x": 3, "y": "c"}], [], None]
+    kind = pa.list_(pa.struct([("x", pa.int64()), ("y", pa.string())]))
+    dataset = lancelet.write_dataset(
+        pa.table({"l": pa.array(rows * 3, kind), "id": range(12)}), str(tmp_path / "t")
+    )
+    dataset.delete("id IN (0, 3, 5, 8)")
+    expected = dataset.to_table()["l"].to_pylist()
+    dataset.alter_columns({"path": "l.item.x", "data_type": pa.int32()})
+    found = dataset.to_table()["l"]
+    assert found.type.value_type.field("x").type == pa.int32()
+    assert found.to_pylist() == expected
