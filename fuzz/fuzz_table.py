@@ -89,7 +89,7 @@ class Target:
         """Run all operations on the table with a replaced file."""
         if not data:
             return
-        MemoryStore.renew("fuzz")
+        MemoryStore.reset("fuzz")
         store = MemoryStore("fuzz")
         for path, content in self.objects.items():
             store.put(f"t/{path}", content)
