@@ -349,8 +349,12 @@ def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory)
         at = int(position[part]) + data.draw(st.integers(0, int(size[part]) - 1))
         stored[at] ^= data.draw(st.integers(1, 255))
     store.put("f.lance", bytes(stored))
-    damaged = {"damaged": open_data_file(store, "f.lance"), "general": open_general(store)}
-    for rows in ([5], [5], [700], [1499, 3, 3, 900], [0]):
+    damaged = {
+        "damaged": open_data_file(store, "f.lance"),
+        "remote": open_remote(store),
+        "general": open_general(store),
+    }
+    for rows in ([5], [5], [700], [1499, 3, 3, 900], [0], range(0, 1500, 2), range(1500)):
         found = {}
         for way, opened in damaged.items():
             try:
@@ -358,7 +362,8 @@ def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory)
             except (LanceletError, pa.ArrowInvalid) as error:
                 found[way] = type(error)
         # The general reader may reject rows that were not requested.
-        assert str(found["damaged"]) == str(found["general"]) or isinstance(found["general"], type)
+        for way in ("damaged", "remote"):
+            assert str(found[way]) == str(found["general"]) or isinstance(found["general"], type)
 
 
 @pytest.mark.parametrize("name", ["plain", "codes", "far", "zipped"])

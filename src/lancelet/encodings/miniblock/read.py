@@ -40,7 +40,7 @@ from lancelet.encodings.pages.leaf import (
 )
 from lancelet.encodings.pages.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.pages.structural import Flags, PageReader
-from lancelet.encodings.row_ranges import RowRanges, expand
+from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 
@@ -183,8 +183,6 @@ class MiniBlockPages(PageReader):
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
         layers = self._layout.layers
-        if isinstance(rows, RowIndices) and self._has_whole_lists(head, decoded):
-            return self._take_lists(self._levels_of(head, target, decoded), decoded, rows.rows)
         if target.positions is not None and decoded.definition is None:
             return LeafRows(
                 layers, None, None, self._take_values(head, target, decoded, None, None)
@@ -289,28 +287,6 @@ class MiniBlockPages(PageReader):
             self._layout.layers.rep_max,
         )
 
-    def _has_whole_lists(self, head: PageMetadata, decoded: _Decoded) -> bool:
-        """Return whether the values of each row are contiguous numbers of whole bytes."""
-        is_plain = bool(self._bits) and not (self._bits or 0) % 8
-        has_nulls = decoded.definition is not None or self._layout.dictionary is not None
-        return head.rows is not None and is_plain and not has_nulls
-
-    def _take_lists(self, levels: ChunkLevels, decoded: _Decoded, rows: Int64s) -> LeafRows:
-        """Return rows whose entries all have a value, copied row by row."""
-        ranges = levels.ranges_of_rows(rows)
-        repetition = kernels.join_slices(
-            _slices(levels.repetition.view(np.uint8), ranges, levels.repetition.itemsize)
-        )
-        block = self._values.decode(decoded.buffers, decoded.counts)
-        data_type = self._leaf.data_type
-        if isinstance(block, FixedWidth) and block.bits == self._bits:
-            data = kernels.join_slices(_slices(block.data, ranges, block.bits // 8))
-            count = 8 * len(data) // block.bits
-            values = pa.Array.from_buffers(data_type, count, [None, aligned(data)])
-        else:
-            values = values_from_block(block, data_type, ranges.indices(), None)
-        return LeafRows(self._layout.layers, repetition.view(levels.repetition.dtype), None, values)
-
     def _take_values(
         self,
         head: PageMetadata,
@@ -399,10 +375,6 @@ def _shift_indices(
             if is_outside.any():
                 part[is_outside] = invalid
     return FixedWidth(joined.itemsize * 8, joined.view(np.uint8), len(joined))
-
-
-def _slices(data: Bytes, ranges: RowRanges, width: int) -> ByteSlices:
-    return ByteSlices(data, ranges.start * width, ranges.count * width)
 
 
 def to_slots(layers: Layers, definition: Levels | None, entries: Selection) -> Selection:

@@ -137,10 +137,6 @@ class ChunkLevels:
 
     def entries_of_rows(self, rows: Int64s) -> Int64s:
         """Return the entries of single rows; all their chunks must be included."""
-        return self.ranges_of_rows(rows).indices()
-
-    def ranges_of_rows(self, rows: Int64s) -> RowRanges:
-        """Return the range of entries of each row; all their chunks must be included."""
         row_starts = self._row_starts()
         stops_of_chunks = np.cumsum(self.num_levels)
         begun = np.diff(self.index.started)[self.chunks]
@@ -152,7 +148,7 @@ class ChunkLevels:
         # The next row may start in a chunk that was not read.
         next_start = np.append(row_starts, len(self.repetition))[row_numbers + 1]
         stop = np.minimum(next_start, stops_of_chunks[np.searchsorted(self.chunks, ends)])
-        return RowRanges(start, stop - start)
+        return RowRanges(start, stop - start).indices()
 
     def _row_starts(self) -> Int64s:
         """Return the first entry of each row, validated against the index."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,8 @@ _LAYERS_MAX: Final = 8
 _ITEMS_GUESSED: Final = 8
 """Estimated number of items per list."""
 
+_Complete: TypeAlias = "Sequence[BufferOffsets]"
+
 _ROUNDS_MAX: Final = 3
 """Page heads are requested once; the rest is left to the column readers."""
 
@@ -75,18 +77,16 @@ class ValueLayout:
     numbers: tuple[tuple[int, ...], ...]
     row_bytes: int
     """Estimated bytes per row."""
+    is_vector: bool
+    """Whether values are fixed-size lists."""
 
     @staticmethod
     def of(data_type: pa.DataType, kind: int, width: int, *, is_text: bool = False) -> ValueLayout:
         """Return the layout of a type."""
         row_room = width + 1 + (_STRING_BYTES if kind >= _STRINGS_32 else 0)
         numbers = ((kind, width, int(is_text), _NO_LAYERS, 0),)
-        return ValueLayout(data_type, kind, width, is_text, numbers, row_room)
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether values are fixed-size lists."""
-        return self.kind == _FIXED and self.data_type.num_fields > 0
+        is_vector = kind == _FIXED and data_type.num_fields > 0
+        return ValueLayout(data_type, kind, width, is_text, numbers, row_room, is_vector)
 
     def to_arrow(
         self, data: pa.Buffer, num_rows: int, offsets: Sequence[BufferOffsets]
@@ -96,7 +96,7 @@ class ValueLayout:
         bits = data.slice(validity, (num_rows + 7) // 8) if nulls else None
         if self.kind == _FIXED:
             values_buffer = data.slice(values, num_rows * self.width)
-            if self.data_type.num_fields:
+            if self.is_vector:
                 return _lists(self.data_type, num_rows, bits, values_buffer)
             buffers = [bits, values_buffer]
         elif self.kind == _BITS:
@@ -320,9 +320,9 @@ class PlannedColumns:
         data = pa.py_buffer(taken.data)
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:
-            offsets = [index for index in taken.outputs[columns] if index is not None]
-            is_complete = len(offsets) == columns.stop - columns.start
-            arrays.append(form.to_arrow(data, count, offsets) if is_complete else None)
+            own = taken.outputs[columns]
+            is_complete = None not in own
+            arrays.append(form.to_arrow(data, count, cast(_Complete, own)) if is_complete else None)
         return PlannedRows(arrays, taken.num_ranges, taken.num_bytes, taken.bytes_added)
 
 

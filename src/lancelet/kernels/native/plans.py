@@ -86,5 +86,5 @@ def take_rows(
     head_ranges, head_bytes, bytes_added = head_totals.tolist()
     values = result[_HEAD_VALUES:].tolist()
     each: Any = zip(*[iter(values)] * _OUTPUT_VALUES, strict=True)
-    outputs = [None if fault else tuple(output) for fault, *output in each]
+    outputs = [None if output[0] else output[1:] for output in each]
     return TakenRows(out, outputs, num_ranges + head_ranges, num_bytes + head_bytes, bytes_added)
