@@ -21,7 +21,7 @@ import itertools
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -363,9 +363,19 @@ def _parsed(position: int, data: bytes) -> WalEntry:
     content = strip_trailer(np.frombuffer(data, np.uint8))
     try:
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+            _decode_names(reader.schema)
             entry = WalEntry(position, tuple(reader), reader.schema)
         for batch in entry.batches:
             batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptDataError("a log entry is not an Arrow stream") from error
     return entry
+
+
+def _decode_names(fields: Iterable[pa.Field]) -> None:
+    """Raise `ValueError` if the name of a field is not UTF-8."""
+    for field in fields:
+        field.name  # noqa: B018 - is decoded
+        kind = field.type
+        if pa.types.is_nested(kind):
+            _decode_names(kind.field(number) for number in range(kind.num_fields))

@@ -9,11 +9,13 @@ from pyroaring import FrozenBitMap
 
 import lancelet
 import lancelet.mem_wal
-from lancelet.errors import SchemaMismatchError
+from lancelet.errors import CorruptDataError, SchemaMismatchError
 from lancelet.format.schema import Schema
+from lancelet.format.trailer import strip_trailer, with_trailer
 from lancelet.index.kernels.vectors import Metric
 from lancelet.memwal.indices import _metric_of, maintained_indices
 from lancelet.memwal.reconcile import reconcile_batch
+from lancelet.memwal.shard import Shard
 from lancelet.memwal.sharding import ShardingField, ShardingSpec, evaluate_spec
 from lancelet.memwal.state import NotInitializedError, require_mem_wal
 from lancelet.values import replace
@@ -91,3 +93,20 @@ def test_the_metric_of_an_index_without_rows_is_recorded() -> None:
     assert _metric_of(index.segment) is Metric.COSINE
     empty = replace(index.segment.metadata, fragment_bitmap=FrozenBitMap())
     assert _metric_of(replace(index.segment, metadata=empty)) is Metric.COSINE
+
+
+@pytest.mark.parametrize("name", [b"column", b"nested"])
+def test_a_name_that_is_not_utf8_is_corrupt_data(name) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("column", pa.list_(pa.struct([("nested", pa.int8())])))]
+    )
+    dataset = lancelet.write_dataset(schema.empty_table(), f"memory://names-{uuid.uuid4()}/t")
+    dataset.initialize_mem_wal(unsharded=True)
+    dataset.mem_wal_writer(str(SHARD)).put(pa.table({"id": [1]}))
+    store = Shard(dataset.snapshot.location, SHARD).store
+    (path,) = (info.path for info in store.list("wal"))
+    content = strip_trailer(np.frombuffer(store.read(path), np.uint8)).tobytes()
+    assert name in content
+    store.put(path, with_trailer(content.replace(name, b"\xff" + name[1:])))
+    with pytest.raises(CorruptDataError, match="not an Arrow stream"):
+        dataset.mem_wal_writer(str(SHARD))
