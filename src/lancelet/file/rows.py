@@ -364,7 +364,9 @@ class RowReader(ABC):
         """Yield the arrays of all fields for each split."""
         plan = self._plan(selection, rows, batch_size=batch_size)
         tasks = ((split, group) for split in plan.splits() for group in plan.groups)
-        few = PARALLEL_LONG_TASKS_MIN if selection.is_packed else PARALLEL_TASKS_MIN
+        # Tasks of plans take milliseconds, without the interpreter lock.
+        is_long = selection.is_packed or len(selection.opened) < len(selection.units)
+        few = PARALLEL_LONG_TASKS_MIN if is_long else PARALLEL_TASKS_MIN
         read = partial(self._read_part_or_none, selection)
         results = map_ordered(read, tasks, waits=self._waits, few=few)
         for split in plan.splits():

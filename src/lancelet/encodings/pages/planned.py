@@ -52,8 +52,6 @@ _LAYERS_MAX: Final = 8
 _ITEMS_GUESSED: Final = 8
 """Estimated number of items per list."""
 
-_Complete: TypeAlias = "Sequence[BufferOffsets]"
-
 _ROUNDS_MAX: Final = 3
 """Page heads are requested once; the rest is left to the column readers."""
 
@@ -321,8 +319,8 @@ class PlannedColumns:
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:
             own = taken.outputs[columns]
-            is_complete = None not in own
-            arrays.append(form.to_arrow(data, count, cast(_Complete, own)) if is_complete else None)
+            offsets = None if None in own else cast("Sequence[BufferOffsets]", own)
+            arrays.append(None if offsets is None else form.to_arrow(data, count, offsets))
         return PlannedRows(arrays, taken.num_ranges, taken.num_bytes, taken.bytes_added)
 
 
