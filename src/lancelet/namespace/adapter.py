@@ -25,8 +25,7 @@ from lancelet import surroundings
 from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError, LanceletError, NotFoundError
 from lancelet.http_server import HttpServer, Limits, Request, Response, parse_json
-from lancelet.namespace.directory import DirectoryNamespace
-from lancelet.namespace.rest import RestNamespace
+from lancelet.namespace.kinds import KINDS, connect
 from lancelet.namespace.routes import (
     ARROW_STREAM,
     BINARY,
@@ -37,7 +36,6 @@ from lancelet.namespace.routes import (
     Route,
 )
 
-_KINDS: Final = {"dir": DirectoryNamespace, "rest": RestNamespace}
 _STATUS: Final = {
     ErrorCode.UNSUPPORTED: HTTPStatus.NOT_IMPLEMENTED,
     ErrorCode.INVALID_INPUT: HTTPStatus.BAD_REQUEST,
@@ -73,7 +71,8 @@ class RestAdapter:
         """Configure the server.
 
         Args:
-            namespace_client_impl: The namespace implementation, `dir` or `rest`.
+            namespace_client_impl: The namespace implementation: `dir`, `rest`, `glue`, `unity`,
+                `polaris` or `iceberg`.
             namespace_client_properties: The properties of the namespace.
             session: Has no effect: sessions are given when a dataset is opened.
             host: The address to listen on, by default loopback.
@@ -91,16 +90,17 @@ class RestAdapter:
             ```
         """
         del session
-        kind = _KINDS.get(namespace_client_impl)
-        if kind is None:
+        if namespace_client_impl not in KINDS:
             raise InvalidInputError(
                 "unknown namespace implementation",
                 found=namespace_client_impl,
-                expected=sorted(_KINDS),
+                expected=sorted(KINDS),
             )
         if token == "" or (token is not None and not requires_token):
             raise InvalidInputError("a token must be non-empty and requires `requires_token=True`")
-        self._namespace: LanceNamespace = kind(**dict(namespace_client_properties or {}))
+        self._namespace: LanceNamespace = connect(
+            namespace_client_impl, namespace_client_properties
+        )
         self._is_generated = token is None and requires_token
         self._token = surroundings.new_token() if self._is_generated else token
         self._server = HttpServer(

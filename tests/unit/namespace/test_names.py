@@ -192,7 +192,7 @@ def test_without_a_table_of_names_folders_are_listed(tmp_path, rows):
         DirectoryNamespace,
         RestNamespace,
         lambda: RestNamespace(uri="ftp://x"),
-        lambda: RestAdapter("glue"),
+        lambda: RestAdapter("other"),
     ],
 )
 def test_missing_files_are_reported(wrong):

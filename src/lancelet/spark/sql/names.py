@@ -107,15 +107,10 @@ def views_in(spark: SparkSession, source: Source) -> Mapping[str, Reference]:
 
 
 def _connect(kind: str, properties: Mapping[str, str]) -> Any:
-    if kind in {"dir", "rest"}:
-        from lancelet.namespace import (  # noqa: PLC0415 - an extra
-            DirectoryNamespace,
-            RestNamespace,
-        )
+    namespace_module()  # raises with the name of the extra
+    from lancelet.namespace import connect  # noqa: PLC0415 - an extra
 
-        kinds: dict[str, Any] = {"dir": DirectoryNamespace, "rest": RestNamespace}
-        return kinds[kind](**properties)
-    return namespace_module().connect(kind, dict(properties))
+    return connect(kind, properties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,199 @@
+"""A namespace in an Iceberg REST catalog.
+
+    IcebergNamespace(endpoint="http://localhost:8181", root="s3://bucket/lake")
+    ["sales", "orders"]     the table `orders` of the namespace `sales`
+
+The catalog stores Iceberg tables only, so a Lance table has an entry with one unused column, the
+location of the Lance table, and the property `table_type = lance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from lance_namespace import (
+    InvalidInputError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    TableAlreadyExistsError,
+)
+
+from lancelet.namespace.context import DynamicContextProvider
+from lancelet.namespace.external import (
+    LANCE,
+    TABLE_TYPE,
+    ExternalCatalog,
+    ExternalNamespace,
+    ExternalTable,
+    is_lance,
+    no_namespace,
+    not_found,
+    text_of,
+)
+from lancelet.namespace.json_client import JsonClient, JsonError, client_of, quoted, settings_of
+
+T = TypeVar("T")
+
+SEPARATOR: Final = "\x1f"
+"""Joins the parts of a namespace in a path."""
+
+_COLUMN: Final = {"id": 1, "name": "dummy", "required": False, "type": "string"}
+
+
+class IcebergNamespace(ExternalNamespace):
+    """A namespace in an Iceberg REST catalog."""
+
+    def __init__(
+        self, context_provider: DynamicContextProvider | None = None, **properties: str
+    ) -> None:
+        """Connect to a server.
+
+        Args:
+            context_provider: Called before each operation, as in `RestNamespace`.
+            **properties: `endpoint`; `prefix` and `warehouse` of the catalog; `auth_token`;
+                `read_timeout` in seconds; `root`, the folder of new tables; and `storage.x` for
+                each storage option `x`.
+        """
+        given = settings_of(properties, "iceberg")
+        client = client_of(given, "iceberg", path="v1")
+        catalog = _Iceberg(client, given.get("prefix"), given.get("warehouse"))
+        super().__init__(catalog, given, context_provider)
+
+
+class IcebergRequests(ExternalCatalog):
+    """Requests with the pages and errors of the Iceberg REST API."""
+
+    def __init__(self, client: JsonClient) -> None:
+        """Use a client."""
+        self._client = client
+
+    def _pages(
+        self, target: str, query: Mapping[str, str], path: tuple[str, ...]
+    ) -> Iterator[dict[str, Any]]:
+        token: str | None = None
+        while True:
+            asked = dict(query) | ({} if token is None else {"pageToken": token})
+            page = self._call(path, partial(self._client.send, "GET", target, query=asked))
+            yield page
+            token = page.get("next-page-token") or None
+            if token is None:
+                return
+
+    def _call(
+        self, path: tuple[str, ...], request: Callable[[], T], *, is_table: bool = False
+    ) -> T:
+        try:
+            return request()
+        except JsonError as error:
+            text = str(error).lower()
+            if error.status == 404:
+                is_missing = is_table and "namespace" not in text
+                raise (
+                    not_found(path) if is_missing else no_namespace(path[:-1] if is_table else path)
+                ) from error
+            if error.status == 409 and "not empty" in text:
+                raise NamespaceNotEmptyError(f"Namespace not empty: {text_of(path)}") from error
+            if error.status == 409:
+                kind = TableAlreadyExistsError if is_table else NamespaceAlreadyExistsError
+                named = "Table" if is_table else "Namespace"
+                raise kind(f"{named} already exists: {text_of(path)}") from error
+            raise InvalidInputError(f"Invalid input: {error}") from error
+
+
+class _Iceberg(IcebergRequests):
+    def __init__(self, client: JsonClient, prefix: str | None, warehouse: str | None) -> None:
+        super().__init__(client)
+        self._warehouse = warehouse
+        self._given_prefix = prefix
+
+    @property
+    def name(self) -> str:
+        return f"Iceberg catalog at {self._client.base}"
+
+    @property
+    def _prefix(self) -> str:
+        """The prefix of paths, which the server gives for a warehouse."""
+        if self._given_prefix is None:
+            query = {} if self._warehouse is None else {"warehouse": self._warehouse}
+            config = self._call((), lambda: self._client.send("GET", "config", query=query))
+            settings = {**(config.get("defaults") or {}), **(config.get("overrides") or {})}
+            self._given_prefix = str(settings.get("prefix") or "")
+        return f"{self._given_prefix.strip('/')}/" if self._given_prefix else ""
+
+    def namespaces(self, parent: tuple[str, ...]) -> list[str]:
+        query = {"parent": SEPARATOR.join(parent)} if parent else {}
+        pages = self._pages(f"{self._prefix}namespaces", query, parent)
+        return [found[-1] for page in pages for found in page.get("namespaces") or ()]
+
+    def namespace(self, path: tuple[str, ...]) -> dict[str, str]:
+        found = self._call(path, lambda: self._client.send("GET", self._folder(path)))
+        return dict(found.get("properties") or {})
+
+    def create_namespace(self, path: tuple[str, ...], properties: Mapping[str, str]) -> None:
+        body = {"namespace": list(path), "properties": dict(properties)}
+        target = f"{self._prefix}namespaces"
+        self._call(path, lambda: self._client.send("POST", target, body))
+
+    def drop_namespace(self, path: tuple[str, ...]) -> None:
+        self._call(path, lambda: self._client.send("DELETE", self._folder(path)))
+
+    def tables(self, path: tuple[str, ...]) -> list[str]:
+        pages = self._pages(f"{self._folder(path)}/tables", {}, path)
+        names = [each["name"] for page in pages for each in page.get("identifiers") or ()]
+        return [name for name in names if is_lance(self._load((*path, name)).get("properties"))]
+
+    def table(self, path: tuple[str, ...]) -> ExternalTable:
+        found = self._load(path)
+        if not is_lance(found.get("properties")):
+            raise InvalidInputError(
+                f"Invalid input: {text_of(path)} is no Lance table: its property {TABLE_TYPE} is "
+                f"{(found.get('properties') or {}).get(TABLE_TYPE)}"
+            )
+        return ExternalTable(found["location"], dict(found["properties"]))
+
+    def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
+        body = {
+            "name": path[-1],
+            "location": table.location,
+            "schema": {"type": "struct", "schema-id": 0, "fields": [_COLUMN]},
+            "properties": {**table.properties, TABLE_TYPE: LANCE},
+        }
+        target = f"{self._folder(path[:-1])}/tables"
+        self._call(path, lambda: self._client.send("POST", target, body), is_table=True)
+
+    def delete_table(self, path: tuple[str, ...]) -> None:
+        query = {"purgeRequested": "false"}
+        self._call(
+            path,
+            lambda: self._client.send("DELETE", self._entry(path), query=query),
+            is_table=True,
+        )
+
+    def rename_table(self, path: tuple[str, ...], target: tuple[str, ...]) -> None:
+        self.table(path)
+        source, destination = (
+            {"namespace": list(each[:-1]), "name": each[-1]} for each in (path, target)
+        )
+        body = {"source": source, "destination": destination}
+        renames = f"{self._prefix}tables/rename"
+        try:
+            self._client.send("POST", renames, body)
+        except JsonError as error:
+            if error.status == 409:
+                raise TableAlreadyExistsError(f"Table already exists: {text_of(target)}") from error
+            if error.status == 404:
+                is_source = "table" in str(error).lower()
+                raise (not_found(path) if is_source else no_namespace(target[:-1])) from error
+            raise InvalidInputError(f"Invalid input: {error}") from error
+
+    def _load(self, path: tuple[str, ...]) -> dict[str, Any]:
+        found = self._call(path, lambda: self._client.send("GET", self._entry(path)), is_table=True)
+        return dict(found.get("metadata") or {})
+
+    def _folder(self, path: tuple[str, ...]) -> str:
+        return f"{self._prefix}namespaces/{quoted(SEPARATOR.join(path))}"
+
+    def _entry(self, path: tuple[str, ...]) -> str:
+        return f"{self._folder(path[:-1])}/tables/{quoted(path[-1])}"

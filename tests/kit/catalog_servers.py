@@ -1,0 +1,241 @@
+"""Servers of catalog APIs on loopback: Unity Catalog, Apache Polaris and Iceberg REST.
+
+    with UnityServer() as server:
+        UnityNamespace(endpoint=server.endpoint, catalog="lake")
+
+They keep namespaces and tables in memory, return short pages, and require the token `secret`. A
+test can let a request fail: `server.fail_next = 500`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+TOKEN = "secret"
+PAGE = 2
+
+
+class RefusedError(Exception):
+    """A request that the server refuses."""
+
+    def __init__(self, status, kind, message):
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+class CatalogServer:
+    """Answers requests by the method `answer` of a subclass."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.namespaces, self.tables = {}, {}
+        self.fail_next = None
+        self.requests = []
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def respond(self):
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size) or "{}")
+                url = urlsplit(self.path)
+                query = {key: values[0] for key, values in parse_qs(url.query).items()}
+                status, content = owner.handle(
+                    self.command, url.path, query, body, self.headers.get("Authorization")
+                )
+                data = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = respond  # noqa: N815 - names of the base class
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    @property
+    def endpoint(self):
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def handle(self, method, path, query, body, authorization):
+        with self.lock:
+            self.requests.append((method, path))
+            failure, self.fail_next = self.fail_next, None
+            parts = [unquote(part) for part in path.split("/")]
+            if authorization != f"Bearer {TOKEN}":
+                return 401, self.refusal(RefusedError(401, "UNAUTHENTICATED", "invalid token"))
+            if failure is not None:
+                return failure, self.refusal(RefusedError(failure, "INTERNAL", "a planned failure"))
+            try:
+                return 200, self.answer(method, parts, query, body)
+            except RefusedError as error:
+                return error.status, self.refusal(error)
+
+    def page(self, items, token):
+        start = int(token or 0)
+        following = str(start + PAGE) if start + PAGE < len(items) else None
+        return items[start : start + PAGE], following
+
+
+class UnityServer(CatalogServer):
+    """The REST API of Unity Catalog, with one catalog `lake`."""
+
+    def refusal(self, error):
+        return {"error_code": error.kind, "message": str(error)}
+
+    def answer(self, method, parts, query, body):
+        assert parts[1:4] == ["api", "2.1", "unity-catalog"]
+        kind, name = parts[4], parts[5] if len(parts) > 5 else None
+        match method, kind:
+            case "POST", "schemas":
+                path = (body["catalog_name"], body["name"])
+                if path in self.namespaces:
+                    raise RefusedError(409, "ALREADY_EXISTS", f"schema {path} already exists")
+                self.namespaces[path] = body.get("properties") or {}
+                return {"name": path[-1], "properties": self.namespaces[path]}
+            case "GET", "schemas" if name is None:
+                names = sorted(path[-1] for path in self.namespaces)
+                found, token = self.page(names, query.get("page_token"))
+                return {"schemas": [{"name": each} for each in found], "next_page_token": token}
+            case _, "schemas":
+                path = tuple(name.split("."))
+                if path not in self.namespaces:
+                    raise RefusedError(404, "NOT_FOUND", f"schema not found: {name}")
+                if method == "DELETE":
+                    return self.namespaces.pop(path) and {}
+                return {"name": path[-1], "properties": self.namespaces[path]}
+            case "POST", "tables":
+                path = (body["catalog_name"], body["schema_name"], body["name"])
+                if path[:2] not in self.namespaces:
+                    raise RefusedError(404, "NOT_FOUND", f"schema not found: {path[:2]}")
+                if path in self.tables:
+                    raise RefusedError(400, "ALREADY_EXISTS", f"table already exists: {path}")
+                self.tables[path] = body
+                return body
+            case "GET", "tables" if name is None:
+                parent = (query["catalog_name"], query["schema_name"])
+                if parent not in self.namespaces:
+                    raise RefusedError(404, "NOT_FOUND", f"schema not found: {parent}")
+                own = [body for path, body in sorted(self.tables.items()) if path[:2] == parent]
+                found, token = self.page(own, query.get("page_token"))
+                return {"tables": found, "next_page_token": token}
+            case _, "tables":
+                path = tuple(name.split("."))
+                if path not in self.tables:
+                    raise RefusedError(404, "NOT_FOUND", f"table not found: {name}")
+                return self.tables.pop(path) and {} if method == "DELETE" else self.tables[path]
+        raise RefusedError(404, "NOT_FOUND", "there is no such endpoint")
+
+
+class IcebergServer(CatalogServer):
+    """The Iceberg REST API, with the prefix `main`."""
+
+    def refusal(self, error):
+        return {"error": {"type": error.kind, "message": str(error), "code": error.status}}
+
+    def answer(self, method, parts, query, body):
+        assert parts[1] == "v1"
+        if parts[2:] == ["config"]:
+            return {"defaults": {}, "overrides": {"prefix": "main"}}
+        assert parts[2] == "main"
+        return self.objects(method, parts[3:], query, body)
+
+    def objects(self, method, parts, query, body):
+        if parts == ["tables", "rename"]:
+            source, target = (
+                (*body[key]["namespace"], body[key]["name"]) for key in ("source", "destination")
+            )
+            if source not in self.tables:
+                raise RefusedError(404, "NoSuchTableException", "Table does not exist")
+            if target in self.tables:
+                raise RefusedError(409, "AlreadyExistsException", "Table already exists")
+            self.tables[target] = self.tables.pop(source)
+            return {}
+        if parts == ["namespaces"]:
+            return self.namespace_list(method, query, body)
+        path = tuple(parts[1].split("\x1f"))
+        if path not in self.namespaces:
+            raise RefusedError(404, "NoSuchNamespaceException", "Namespace does not exist")
+        if len(parts) == 2:
+            if method == "DELETE":
+                if any(table[:-1] == path for table in self.tables):
+                    raise RefusedError(409, "NamespaceNotEmptyException", "Namespace is not empty")
+                del self.namespaces[path]
+                return {}
+            return {"namespace": list(path), "properties": self.namespaces[path]}
+        return self.table_request(method, path, parts[2:], query, body)
+
+    def namespace_list(self, method, query, body):
+        if method == "POST":
+            path = tuple(body["namespace"])
+            if path in self.namespaces:
+                raise RefusedError(409, "AlreadyExistsException", "Namespace already exists")
+            if path[:-1] and path[:-1] not in self.namespaces:
+                raise RefusedError(404, "NoSuchNamespaceException", "Namespace does not exist")
+            self.namespaces[path] = body.get("properties") or {}
+            return body
+        parent = tuple(query["parent"].split("\x1f")) if "parent" in query else ()
+        if parent and parent not in self.namespaces:
+            raise RefusedError(404, "NoSuchNamespaceException", "Namespace does not exist")
+        names = sorted(list(path) for path in self.namespaces if path[:-1] == parent)
+        found, token = self.page(names, query.get("pageToken"))
+        return {"namespaces": found, "next-page-token": token}
+
+    def table_request(self, method, path, parts, query, body):
+        if len(parts) == 1 and method == "POST":
+            if (*path, body["name"]) in self.tables:
+                raise RefusedError(409, "AlreadyExistsException", "Table already exists")
+            self.tables[*path, body["name"]] = body
+            return self.loaded(body)
+        if len(parts) == 1:
+            own = [
+                {"namespace": list(path), "name": table[-1]}
+                for table in sorted(self.tables)
+                if table[:-1] == path
+            ]
+            found, token = self.page(own, query.get("pageToken"))
+            return {"identifiers": found, "next-page-token": token}
+        table = (*path, parts[1])
+        if table not in self.tables:
+            raise RefusedError(404, "NoSuchTableException", "Table does not exist")
+        return (
+            self.tables.pop(table) and {} if method == "DELETE" else self.loaded(self.tables[table])
+        )
+
+    def loaded(self, body):
+        return {"metadata": {"location": body["location"], "properties": body["properties"]}}
+
+
+class PolarisServer(IcebergServer):
+    """The REST APIs of Polaris, with one catalog `lake`."""
+
+    def answer(self, method, parts, query, body):
+        assert parts[1:3] == ["api", "catalog"]
+        parts = parts[3:]
+        is_generic = parts[0] == "polaris"
+        parts = parts[1:] if is_generic else parts
+        assert parts[0] == "v1"
+        if parts[1] != "lake":
+            raise RefusedError(404, "NotFoundException", "Unable to find warehouse")
+        assert is_generic == ("generic-tables" in parts)
+        return self.objects(method, parts[2:], query, body)
+
+    def loaded(self, body):
+        return {"table": body}

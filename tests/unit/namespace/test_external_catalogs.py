@@ -1,0 +1,341 @@
+"""Namespaces in external catalogs: Glue by moto, others by servers of their APIs on loopback."""
+
+import contextlib
+import threading
+
+import boto3
+import moto
+import pyarrow as pa
+import pytest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    DeclareTableRequest,
+    DeregisterTableRequest,
+    DescribeNamespaceRequest,
+    DescribeTableRequest,
+    DropNamespaceRequest,
+    DropTableRequest,
+    InvalidInputError,
+    ListNamespacesRequest,
+    ListTablesRequest,
+    NamespaceAlreadyExistsError,
+    NamespaceExistsRequest,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    RegisterTableRequest,
+    RenameTableRequest,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    TableExistsRequest,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
+
+import lancelet
+from lancelet.namespace import connect
+from tests.kit.catalog_servers import TOKEN, IcebergServer, PolarisServer, UnityServer
+
+ROWS = pa.table({"id": [1, 2, 3]})
+SERVERS = {"unity": UnityServer, "polaris": PolarisServer, "iceberg": IcebergServer}
+PARENTS = {"glue": (), "unity": ("lake",), "polaris": ("lake",), "iceberg": ()}
+
+
+def stream(rows=ROWS):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+class Fixture:
+    """A namespace, its kind, and the path of its first level."""
+
+    def __init__(self, kind, properties, server=None):
+        self.kind, self.properties, self.server = kind, properties, server
+        self.namespace = connect(kind, properties)
+        self.parent = PARENTS[kind]
+
+    def path(self, *names):
+        return [*self.parent, *names]
+
+
+@pytest.fixture(params=["glue", *SERVERS])
+def catalog(request, tmp_path, monkeypatch):
+    root = str(tmp_path / "lake")
+    if request.param == "glue":
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "testing")
+        with moto.mock_aws():
+            yield Fixture("glue", {"region": "us-east-1", "root": root})
+        return
+    with SERVERS[request.param]() as server:
+        properties = {"endpoint": server.endpoint, "auth_token": TOKEN, "root": root}
+        if request.param == "unity":
+            properties["catalog"] = "lake"
+        yield Fixture(request.param, properties, server)
+
+
+@pytest.fixture
+def sales(catalog):
+    catalog.namespace.create_namespace(
+        CreateNamespaceRequest(id=catalog.path("sales"), properties={"owner": "ann"})
+    )
+    return catalog
+
+
+def test_namespaces_are_created_listed_and_dropped(sales):
+    namespace, path = sales.namespace, sales.path("sales")
+    with pytest.raises(NamespaceAlreadyExistsError):
+        namespace.create_namespace(CreateNamespaceRequest(id=path))
+    for name in ("b", "c", "d"):
+        namespace.create_namespace(CreateNamespaceRequest(id=sales.path(name)))
+    listed = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent)))
+    assert listed.namespaces == ["b", "c", "d", "sales"]
+    paged = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent), limit=3))
+    assert (paged.namespaces, paged.page_token) == (["b", "c", "d"], "d")
+    found = namespace.describe_namespace(DescribeNamespaceRequest(id=path))
+    assert found.properties["owner"] == "ann"
+    namespace.drop_namespace(DropNamespaceRequest(id=path))
+    for call, kind in (
+        (namespace.describe_namespace, DescribeNamespaceRequest),
+        (namespace.namespace_exists, NamespaceExistsRequest),
+        (namespace.drop_namespace, DropNamespaceRequest),
+        (namespace.list_tables, ListTablesRequest),
+    ):
+        with pytest.raises(NamespaceNotFoundError):
+            call(kind(id=path))
+
+
+def test_tables_are_written_and_read_by_name(sales):
+    options = {"namespace_client": sales.namespace, "table_id": sales.path("sales", "orders")}
+    lancelet.write_dataset(ROWS, **options)
+    assert lancelet.dataset(**options).count_rows() == 3
+    lancelet.write_dataset(ROWS, mode="append", **options)
+    assert lancelet.dataset(**options).count_rows() == 6
+    found = sales.namespace.describe_table(
+        DescribeTableRequest(id=sales.path("sales", "orders"), load_detailed_metadata=True)
+    )
+    assert found.version == 2
+    assert found.location.endswith("orders.lance")
+    assert found.properties["table_type"] == "lance"
+    assert found.is_only_declared is False
+
+
+def test_tables_are_created_from_rows(sales):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    made = namespace.create_table(CreateTableRequest(id=path), stream())
+    assert made.version == 1
+    with pytest.raises(TableAlreadyExistsError):
+        namespace.create_table(CreateTableRequest(id=path), stream())
+    namespace.create_table(CreateTableRequest(id=path, mode="exist_ok"), stream())
+    done = namespace.create_table(CreateTableRequest(id=path, mode="overwrite"), stream())
+    assert done.version == 2
+    namespace.table_exists(TableExistsRequest(id=path))
+    for name in ("a", "b", "c"):
+        namespace.create_table(CreateTableRequest(id=sales.path("sales", name)), stream())
+    listed = namespace.list_tables(ListTablesRequest(id=sales.path("sales")))
+    assert listed.tables == ["a", "b", "c", "orders"]
+    with pytest.raises(NamespaceNotEmptyError):
+        namespace.drop_namespace(DropNamespaceRequest(id=sales.path("sales")))
+    with pytest.raises(NamespaceNotFoundError):
+        namespace.create_table(CreateTableRequest(id=sales.path("missing", "t")), stream())
+
+
+def test_a_declared_table_is_written_later(sales):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    declared = namespace.declare_table(DeclareTableRequest(id=path))
+    with pytest.raises(TableAlreadyExistsError):
+        namespace.declare_table(DeclareTableRequest(id=path))
+    found = namespace.describe_table(DescribeTableRequest(id=path, check_declared=True))
+    assert (found.location, found.is_only_declared) == (declared.location, True)
+    assert namespace.create_table(CreateTableRequest(id=path), stream()).version == 1
+
+
+def test_names_are_removed_with_and_without_files(sales, tmp_path):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
+    namespace.deregister_table(DeregisterTableRequest(id=path))
+    assert lancelet.dataset(location).count_rows() == 3
+    with pytest.raises(TableNotFoundError):
+        namespace.describe_table(DescribeTableRequest(id=path))
+    with pytest.raises(InvalidInputError, match="there is no table"):
+        namespace.register_table(RegisterTableRequest(id=path, location=str(tmp_path / "none")))
+    namespace.register_table(RegisterTableRequest(id=path, location=location))
+    with pytest.raises(TableAlreadyExistsError):
+        namespace.register_table(RegisterTableRequest(id=path, location=location))
+    namespace.drop_table(DropTableRequest(id=path))
+    with pytest.raises(ValueError, match="not found"):
+        lancelet.dataset(location)
+    with pytest.raises(TableNotFoundError):
+        namespace.drop_table(DropTableRequest(id=path))
+    namespace.declare_table(DeclareTableRequest(id=path))
+    namespace.drop_table(DropTableRequest(id=path))
+
+
+def test_tables_are_renamed_in_one_request_or_not_at_all(sales):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
+    namespace.create_table(CreateTableRequest(id=sales.path("sales", "taken")), stream())
+    request = RenameTableRequest(id=path, new_table_name="renamed")
+    if sales.kind != "iceberg":
+        with pytest.raises(UnsupportedOperationError, match="register the location"):
+            namespace.rename_table(request)
+        return
+    with pytest.raises(TableAlreadyExistsError):
+        namespace.rename_table(RenameTableRequest(id=path, new_table_name="taken"))
+    namespace.rename_table(request)
+    target = sales.path("sales", "renamed")
+    assert namespace.describe_table(DescribeTableRequest(id=target)).location == location
+    with pytest.raises(TableNotFoundError):
+        namespace.rename_table(request)
+
+
+def test_of_concurrent_creates_one_succeeds(sales):
+    path, results = sales.path("sales", "orders"), []
+    barrier = threading.Barrier(4)
+
+    def create(number):
+        barrier.wait()
+        rows = pa.table({"id": [number] * (number + 1)})
+        try:
+            sales.namespace.create_table(CreateTableRequest(id=path), stream(rows))
+        except TableAlreadyExistsError:
+            return
+        results.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 1
+    found = lancelet.dataset(namespace_client=sales.namespace, table_id=path)
+    assert found.to_table()["id"].to_pylist() == [results[0]] * (results[0] + 1)
+
+
+def test_unsuitable_ids_are_rejected(sales):
+    with pytest.raises(InvalidInputError, match="sales"):
+        sales.namespace.describe_table(DescribeTableRequest(id=["orders"]))
+    with pytest.raises(InvalidInputError, match="cannot be dropped"):
+        sales.namespace.drop_namespace(DropNamespaceRequest(id=[]))
+    with pytest.raises(UnsupportedOperationError, match="drop their tables"):
+        sales.namespace.drop_namespace(
+            DropNamespaceRequest(id=sales.path("sales"), behavior="Cascade")
+        )
+
+
+def test_all_tables_are_listed(sales):
+    if sales.kind == "polaris":
+        with pytest.raises(UnsupportedOperationError, match="name of a catalog"):
+            sales.namespace.list_all_tables(ListTablesRequest(id=[]))
+        return
+    for name in ("a", "b"):
+        sales.namespace.create_table(CreateTableRequest(id=sales.path("sales", name)), stream())
+    listed = sales.namespace.list_all_tables(ListTablesRequest(id=[]))
+    assert listed.tables == ["$".join(sales.path("sales", name)) for name in ("a", "b")]
+
+
+def test_other_tables_of_the_catalog_are_no_lance_tables(sales):
+    match sales.kind:
+        case "glue":
+            boto3.client("glue", region_name="us-east-1").create_table(
+                DatabaseName="sales",
+                TableInput={
+                    "Name": "other",
+                    "TableType": "EXTERNAL_TABLE",
+                    "Parameters": {"table_type": "ICEBERG"},
+                    "StorageDescriptor": {"Location": "s3://b/o"},
+                },
+            )
+        case "unity":
+            sales.server.tables["lake", "sales", "other"] = {
+                "name": "other",
+                "table_type": "EXTERNAL",
+                "properties": {},
+            }
+        case "polaris":
+            sales.server.tables["sales", "other"] = {"name": "other", "format": "delta"}
+        case "iceberg":
+            sales.server.tables["sales", "other"] = {
+                "name": "other",
+                "location": "s3://b/o",
+                "properties": {},
+            }
+    path = sales.path("sales", "other")
+    assert sales.namespace.list_tables(ListTablesRequest(id=path[:-1])).tables == []
+    for call, kind in (
+        (sales.namespace.describe_table, DescribeTableRequest),
+        (sales.namespace.drop_table, DropTableRequest),
+        (sales.namespace.deregister_table, DeregisterTableRequest),
+    ):
+        with pytest.raises(InvalidInputError, match="no Lance table"):
+            call(kind(id=path))
+
+
+def test_secrets_are_not_shown(catalog):
+    assert TOKEN not in repr(catalog.namespace)
+    if catalog.server is None:
+        return
+    properties = {**catalog.properties, "auth_token": "wrong-token"}
+    denied = connect(catalog.kind, properties)
+    with pytest.raises(PermissionDeniedError) as error:
+        denied.create_namespace(CreateNamespaceRequest(id=catalog.path("x")))
+    assert "wrong-token" not in str(error.value)
+
+
+def test_failures_of_the_service_are_reported(sales):
+    if sales.server is None:
+        return
+    path = sales.path("sales", "orders")
+    calls = (
+        lambda: sales.namespace.create_table(CreateTableRequest(id=path), stream()),
+        lambda: sales.namespace.list_tables(ListTablesRequest(id=path[:-1])),
+        lambda: sales.namespace.describe_table(DescribeTableRequest(id=path)),
+        lambda: sales.namespace.drop_table(DropTableRequest(id=path)),
+    )
+    for call in calls:
+        sales.server.fail_next = 500
+        with pytest.raises(ServiceUnavailableError, match="planned failure"):
+            call()
+        with contextlib.suppress(TableAlreadyExistsError):
+            sales.namespace.create_table(CreateTableRequest(id=path), stream())
+        assert lancelet.dataset(namespace_client=sales.namespace, table_id=path).count_rows() == 3
+
+
+def test_an_unreachable_service_is_reported():
+    namespace = connect("unity", {"endpoint": "http://127.0.0.1:9", "catalog": "lake"})
+    with pytest.raises(ServiceUnavailableError, match="cannot connect"):
+        namespace.list_tables(ListTablesRequest(id=["lake", "sales"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties", "message"),
+    [
+        ("unity", {"endpoint": "http://127.0.0.1:9"}, "`catalog`"),
+        ("polaris", {}, "`endpoint`"),
+        ("iceberg", {"endpoint": "ftp://x"}, "http"),
+    ],
+)
+def test_required_properties_are_named(kind, properties, message):
+    with pytest.raises(ValueError, match=message):
+        connect(kind, properties)
+
+
+def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with moto.mock_aws():
+        namespace = connect("glue", {"region": "us-east-1"})
+        folder = str(tmp_path / "own")
+        namespace.create_namespace(
+            CreateNamespaceRequest(id=["sales"], properties={"location": folder, "owner": "ann"})
+        )
+        made = namespace.create_table(CreateTableRequest(id=["sales", "t"]), stream())
+        assert made.location == f"{folder}/t.lance"
+        found = namespace.describe_namespace(DescribeNamespaceRequest(id=["sales"]))
+        assert found.properties == {"location": folder, "owner": "ann"}
+        namespace.create_namespace(CreateNamespaceRequest(id=["bare"]))
+        with pytest.raises(InvalidInputError, match="`root`"):
+            namespace.create_table(CreateTableRequest(id=["bare", "t"]), stream())
