@@ -12,7 +12,12 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
+
+Json: TypeAlias = dict[str, Any]
+Query: TypeAlias = dict[str, str]
+Path: TypeAlias = tuple[str, ...]
 
 TOKEN = "secret"
 PAGE = 2
@@ -21,7 +26,7 @@ PAGE = 2
 class RefusedError(Exception):
     """A request that the server refuses."""
 
-    def __init__(self, status, kind, message):
+    def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
         self.status, self.kind = status, kind
 
@@ -29,20 +34,21 @@ class RefusedError(Exception):
 class CatalogServer:
     """Answers requests by the method `answer` of a subclass."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.namespaces, self.tables = {}, {}
-        self.fail_next = None
-        self.requests = []
+        self.namespaces: dict[Path, Json] = {}
+        self.tables: dict[Path, Json] = {}
+        self.fail_next: int | None = None
+        self.requests: list[tuple[str, str]] = []
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def log_message(self, *_):
+            def log_message(self, *_: object) -> None:
                 pass
 
-            def respond(self):
+            def respond(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size) or "{}")
                 url = urlsplit(self.path)
@@ -62,19 +68,21 @@ class CatalogServer:
         self._thread = threading.Thread(target=self._server.serve_forever)
 
     @property
-    def endpoint(self):
+    def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
-    def handle(self, method, path, query, body, authorization):
+    def handle(
+        self, method: str, path: str, query: Query, body: Json, authorization: str | None
+    ) -> tuple[int, Json]:
         with self.lock:
             self.requests.append((method, path))
             failure, self.fail_next = self.fail_next, None
@@ -88,7 +96,15 @@ class CatalogServer:
             except RefusedError as error:
                 return error.status, self.refusal(error)
 
-    def page(self, items, token):
+    def refusal(self, error: RefusedError) -> Json:
+        """Return the content of an error."""
+        raise NotImplementedError
+
+    def answer(self, method: str, parts: list[str], query: Query, body: Json) -> Json:
+        """Return the content of an answer."""
+        raise NotImplementedError
+
+    def page(self, items: list[Any], token: str | None) -> tuple[list[Any], str | None]:
         start = int(token or 0)
         following = str(start + PAGE) if start + PAGE < len(items) else None
         return items[start : start + PAGE], following
@@ -97,12 +113,13 @@ class CatalogServer:
 class UnityServer(CatalogServer):
     """The REST API of Unity Catalog, with one catalog `lake`."""
 
-    def refusal(self, error):
+    def refusal(self, error: RefusedError) -> Json:
         return {"error_code": error.kind, "message": str(error)}
 
-    def answer(self, method, parts, query, body):
+    def answer(self, method: str, parts: list[str], query: Query, body: Json) -> Json:
         assert parts[1:4] == ["api", "2.1", "unity-catalog"]
-        kind, name = parts[4], parts[5] if len(parts) > 5 else None
+        kind, name = parts[4], parts[5] if len(parts) > 5 else ""
+        path: Path
         match method, kind:
             case "POST", "schemas":
                 path = (body["catalog_name"], body["name"])
@@ -110,7 +127,7 @@ class UnityServer(CatalogServer):
                     raise RefusedError(409, "ALREADY_EXISTS", f"schema {path} already exists")
                 self.namespaces[path] = body.get("properties") or {}
                 return {"name": path[-1], "properties": self.namespaces[path]}
-            case "GET", "schemas" if name is None:
+            case "GET", "schemas" if not name:
                 names = sorted(path[-1] for path in self.namespaces)
                 found, token = self.page(names, query.get("page_token"))
                 return {"schemas": [{"name": each} for each in found], "next_page_token": token}
@@ -129,7 +146,7 @@ class UnityServer(CatalogServer):
                     raise RefusedError(400, "ALREADY_EXISTS", f"table already exists: {path}")
                 self.tables[path] = body
                 return body
-            case "GET", "tables" if name is None:
+            case "GET", "tables" if not name:
                 parent = (query["catalog_name"], query["schema_name"])
                 if parent not in self.namespaces:
                     raise RefusedError(404, "NOT_FOUND", f"schema not found: {parent}")
@@ -147,17 +164,17 @@ class UnityServer(CatalogServer):
 class IcebergServer(CatalogServer):
     """The Iceberg REST API, with the prefix `main`."""
 
-    def refusal(self, error):
+    def refusal(self, error: RefusedError) -> Json:
         return {"error": {"type": error.kind, "message": str(error), "code": error.status}}
 
-    def answer(self, method, parts, query, body):
+    def answer(self, method: str, parts: list[str], query: Query, body: Json) -> Json:
         assert parts[1] == "v1"
         if parts[2:] == ["config"]:
             return {"defaults": {}, "overrides": {"prefix": "main"}}
         assert parts[2] == "main"
         return self.objects(method, parts[3:], query, body)
 
-    def objects(self, method, parts, query, body):
+    def objects(self, method: str, parts: list[str], query: Query, body: Json) -> Json:
         if parts == ["tables", "rename"]:
             source, target = (
                 (*body[key]["namespace"], body[key]["name"]) for key in ("source", "destination")
@@ -182,7 +199,7 @@ class IcebergServer(CatalogServer):
             return {"namespace": list(path), "properties": self.namespaces[path]}
         return self.table_request(method, path, parts[2:], query, body)
 
-    def namespace_list(self, method, query, body):
+    def namespace_list(self, method: str, query: Query, body: Json) -> Json:
         if method == "POST":
             path = tuple(body["namespace"])
             if path in self.namespaces:
@@ -198,7 +215,9 @@ class IcebergServer(CatalogServer):
         found, token = self.page(names, query.get("pageToken"))
         return {"namespaces": found, "next-page-token": token}
 
-    def table_request(self, method, path, parts, query, body):
+    def table_request(
+        self, method: str, path: Path, parts: list[str], query: Query, body: Json
+    ) -> Json:
         if len(parts) == 1 and method == "POST":
             if (*path, body["name"]) in self.tables:
                 raise RefusedError(409, "AlreadyExistsException", "Table already exists")
@@ -219,14 +238,14 @@ class IcebergServer(CatalogServer):
             self.tables.pop(table) and {} if method == "DELETE" else self.loaded(self.tables[table])
         )
 
-    def loaded(self, body):
+    def loaded(self, body: Json) -> Json:
         return {"metadata": {"location": body["location"], "properties": body["properties"]}}
 
 
 class PolarisServer(IcebergServer):
     """The REST APIs of Polaris, with one catalog `lake`."""
 
-    def answer(self, method, parts, query, body):
+    def answer(self, method: str, parts: list[str], query: Query, body: Json) -> Json:
         assert parts[1:3] == ["api", "catalog"]
         parts = parts[3:]
         is_generic = parts[0] == "polaris"
@@ -237,5 +256,5 @@ class PolarisServer(IcebergServer):
         assert is_generic == ("generic-tables" in parts)
         return self.objects(method, parts[2:], query, body)
 
-    def loaded(self, body):
+    def loaded(self, body: Json) -> Json:
         return {"table": body}
