@@ -27,6 +27,7 @@ _EXTRAS: Final = {
     "fsspec": "fsspec",
     "hub": "huggingface_hub",
     "dynamodb": "boto3",
+    "glue": "boto3",
     "postgres": "psycopg",
     "torch": "torch",
     "chinese": "jieba",

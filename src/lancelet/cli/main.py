@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "check": "verify a table",
     "repair": "repair what check found",
     "maintain": "compact, optimize indices and clean up, as required",
+    "refresh": "refresh a materialised view",
     "compact": "merge small fragments and drop deleted rows",
     "cleanup": "delete old versions",
     "view": "show tables in the browser",

@@ -280,6 +280,22 @@ def test_compaction_and_cleanup_report_their_effect_first(table: str, told, call
     assert told("count", table) == {"rows": 4}
 
 
+def test_a_view_is_refreshed(tmp_path, told, call) -> None:
+    rows = {"id": list(range(9)), "n": [1] * 9}
+    source = lancelet.write_dataset(rows, tmp_path / "source", enable_stable_row_ids=True)
+    view = str(tmp_path / "view")
+    source.create_view(view, "SELECT id FROM source WHERE n < 5")
+    source.update({"n": "7"}, where="id = 3")
+    planned = told("refresh", view, "--dry-run")
+    assert (planned["kind"], planned["updated"]) == ("incremental", 1)
+    code, shown, _ = call("refresh", view)
+    assert code == ExitCode.DONE
+    assert "version 1 -> 2" in shown
+    assert told("count", view) == {"rows": 8}
+    assert told("refresh", view, "--full")["reason"] == "requested"
+    assert told("refresh", view)["kind"] == "none"
+
+
 def test_maintenance_is_planned_and_done(table: str, told, call, monkeypatch) -> None:
     options = ("--min-fragments", "2", "--older-than", "0s")
     planned = told("maintain", table, *options, "--dry-run")
