@@ -294,3 +294,18 @@ def test_an_array_of_another_type_is_rejected_without_a_row() -> None:
     schema = pa.schema([("a", pa.int64())])
     with pytest.raises(pa.ArrowInvalid, match="Failed to parse string: 'y'"):
         read_rows({"a": pa.array(["1", "y"])}, schema)
+
+
+def test_the_first_value_of_a_column_tells_whether_it_has_records() -> None:
+    @dataclasses.dataclass
+    class Point:
+        x: int
+
+    @dataclasses.dataclass
+    class Row:
+        a: Point | None
+        b: list[Point]
+
+    found = table_of([Row(None, []), Row(Point(1), [Point(2)])])
+    assert found["a"].to_pylist() == [None, {"x": 1}]
+    assert found["b"].to_pylist() == [[], [{"x": 2}]]

@@ -3,10 +3,16 @@
 import os
 import uuid
 
+import pyarrow as pa
 import pytest
 from pyroaring import FrozenBitMap
 
-from lancelet.errors import CommittedFilesMissingError, InternalError, UnsupportedError
+from lancelet.errors import (
+    CommitConflictError,
+    CommittedFilesMissingError,
+    InternalError,
+    UnsupportedError,
+)
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.manifest_file import write_manifest_file
@@ -20,16 +26,18 @@ from lancelet.format.operation import (
     Project,
     Restore,
     Rewrite,
+    RewriteGroup,
     RewrittenIndex,
     Update,
     UpdateMode,
 )
 from lancelet.format.paths import branch_path, manifest_path
 from lancelet.format.refs import render_branch, with_checksum
+from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.table import landed
 from lancelet.table.apply.dispatch import apply_operation
-from lancelet.table.apply.state import CommitContext, State
+from lancelet.table.apply.state import CommitContext, State, column_ids
 from lancelet.table.commit import commit
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome
@@ -39,6 +47,7 @@ from lancelet.table.manifests import VersionFolder, find_latest, open_manifest
 from lancelet.table.new_files import check_new_files
 from lancelet.table.refs import branch_location, create_branch, get_branch
 from lancelet.table.snapshot import open_entry, open_snapshot
+from lancelet.table.watermark import BatchWatermark
 from lancelet.values import replace
 from tests.kit.tables import (
     SIMPLE_SCHEMA,
@@ -234,3 +243,32 @@ def test_a_conflict_says_whether_a_repetition_helps(main) -> None:
         commit(main, new_transaction(1, Append(())))
     with pytest.raises(Exception, match=r"^Retryable commit conflict for version 2.*work again"):
         commit(main, new_transaction(1, Overwrite((), SIMPLE_SCHEMA)))
+
+
+def test_a_compaction_conflicts_with_an_index_that_covers_its_fragments(main) -> None:
+    create_table(main, SIMPLE_SCHEMA, simple_rows(0, 1))
+    (fragment,) = open_snapshot(main).fragments
+    rewrite = Rewrite((RewriteGroup((fragment,), (replace(fragment, id=FragmentId(5)),)),))
+    unknown = index(fragment_bitmap=None)
+    elsewhere = index(fragment_bitmap=FrozenBitMap([4]))
+    assert judge(rewrite, CreateIndex((index(),))).outcome is Outcome.RETRY
+    assert judge(rewrite, CreateIndex((unknown,))).outcome is Outcome.RETRY
+    assert judge(rewrite, CreateIndex((elsewhere,))).outcome is Outcome.COMPATIBLE
+
+
+def test_a_batch_follows_the_one_that_its_writer_has_read() -> None:
+    config = BatchWatermark("s", 4).put({})
+    BatchWatermark("s", 5, after=4).check(config, uri="t")
+    for other in ({}, BatchWatermark("s", 5).put({})):
+        with pytest.raises(CommitConflictError, match="another writer committed a batch"):
+            BatchWatermark("s", 5, after=4).check(other, uri="t")
+
+
+def test_packed_structs_are_one_column() -> None:
+    packed = pa.field(
+        "s", pa.struct([("x", pa.int64()), ("y", pa.int64())]), metadata={"packed": "true"}
+    )
+    plain = pa.field("t", pa.struct([("x", pa.int64())]))
+    schema = Schema.from_arrow(pa.schema([packed, plain]))
+    s, t = schema.fields
+    assert column_ids(schema) == {s.id, *(each.id for each in (*s.children, *t.children))}
