@@ -130,7 +130,7 @@ def _make(
     message: str | None,
 ) -> DataFrame:
     replaces, must_be_new = how
-    table, named = _locate_new(session, parser.source, reference)
+    table, named = locate_new(session, parser.source, reference)
     latest = None if table is None else latest_of(table)
     if latest is not None and not replaces:
         if must_be_new:
@@ -139,7 +139,7 @@ def _make(
     declared = table is None and named is not None
     if table is None:
         assert named is not None
-        table = _new_table(named, reference)
+        table = new_table(named, reference)
     try:
         write(
             frame,
@@ -153,20 +153,25 @@ def _make(
         )
     except BaseException:
         if declared and named is not None:
-            named.client.deregister_table(
-                namespace_module().DeregisterTableRequest(id=list(named.table_id))
-            )
+            remove_name(named)
         raise
     return empty_result(session)
 
 
-def _new_table(named: NamedTable, reference: Reference) -> TableRef:
+def new_table(named: NamedTable, reference: Reference) -> TableRef:
     """Reserve the name of a new table and return its location."""
     uri = named.uri_to_write(creates=True)
     return TableRef.of(uri, {**named.storage_options(), **reference.select_options(storage=True)})
 
 
-def _locate_new(
+def remove_name(named: NamedTable) -> None:
+    """Remove the name of a table that could not be written."""
+    named.client.deregister_table(
+        namespace_module().DeregisterTableRequest(id=list(named.table_id))
+    )
+
+
+def locate_new(
     session: Session, source: Source, reference: Reference
 ) -> tuple[TableRef | None, NamedTable | None]:
     """Return the location of a table, or the namespace entry of a name without a table."""
@@ -192,7 +197,7 @@ def _clone(
     replaces, must_be_new = how
     origin = parser.need_table()
     parser.end()
-    table, named = _locate_new(session, parser.source, reference)
+    table, named = locate_new(session, parser.source, reference)
     source_table = locate(session.spark, parser.source, origin)
     if table is not None and latest_of(table) is not None:
         if replaces and is_shallow:
@@ -213,7 +218,7 @@ def _clone(
         version = (source_table.branch, version)
     if table is None:
         assert named is not None
-        table = _new_table(named, reference)
+        table = new_table(named, reference)
     run = dataset.shallow_clone if is_shallow else dataset.deep_clone
     run(table.uri, version, dict(table.options) or None)
     return empty_result(session)

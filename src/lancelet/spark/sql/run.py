@@ -20,6 +20,7 @@ from lancelet.spark.sql import (
     changes,
     definitions,
     listing,
+    materialized,
     merge_rows,
     namespaces,
     upkeep,
@@ -88,6 +89,7 @@ _HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
         upkeep.create_ref,
         namespaces.create_namespace,
         definitions.create_view,
+        materialized.create,
         definitions.create,
     ),
     "REPLACE": (definitions.create,),
@@ -103,7 +105,7 @@ _HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
     "OPTIMIZE": (upkeep.optimize,),
     "VACUUM": (upkeep.vacuum,),
     "RESTORE": (upkeep.restore,),
-    "REFRESH": (upkeep.refresh,),
+    "REFRESH": (upkeep.refresh, materialized.refresh),
 }
 """Functions that run a statement, by its first word; they return None if no table is Lance."""
 
