@@ -39,6 +39,7 @@ _ROWS: Final = "_group_rows"
 _BLOCK_ROWS: Final = 1 << 18
 _MERGED_ROWS: Final = 1 << 18
 _PASSES: Final = "_passes"
+_DIGITS: Final = 75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,16 +215,17 @@ class GroupView:
                     if pa.types.is_floating(old.type):
                         undetermined = pc.or_(undetermined, pc.invert(pc.is_finite(columns[name])))
                     continue
-                extreme, beyond = _EXTREMES[function]
-                columns[name] = extreme(old, new)
+                beyond = _BEYOND[function]
+                is_beyond = pc.fill_null(beyond(new, old), False)
+                columns[name] = pc.if_else(pc.or_(old.is_null(), is_beyond), new, old)
                 if pa.types.is_floating(old.type):
                     has_nan = pc.or_kleene(pc.is_nan(old), pc.is_nan(new))
                     undetermined = pc.or_(undetermined, pc.fill_null(has_nan, False))
                 gone = difference.column(f"_gone_{function}_{number}")
-                # The removed value was the extreme, and no new value is beyond it.
+                # The removed value was the extreme, and no new value replaces it.
                 was_extreme = pc.fill_null(pc.invert(beyond(old, gone)), False)
-                is_beyond = pc.fill_null(pc.or_kleene(beyond(new, old), pc.equal(new, old)), False)
-                undetermined = pc.or_(undetermined, pc.and_(was_extreme, pc.invert(is_beyond)))
+                is_replaced = pc.or_(is_beyond, pc.fill_null(pc.equal(new, old), False))
+                undetermined = pc.or_(undetermined, pc.and_(was_extreme, pc.invert(is_replaced)))
         found = pa.table(columns)
         return UpdatedGroups(found.filter(pc.invert(undetermined)), found.filter(undetermined))
 
@@ -287,11 +289,8 @@ class GroupView:
         return pc.if_else(pc.equal(count, 0), pa.scalar(None, total.type), total)
 
 
-_EXTREMES: Final = {
-    "min": (pc.min_element_wise, pc.less),
-    "max": (pc.max_element_wise, pc.greater),
-}
-"""The function of two values, and whether the first one is beyond the second, by aggregate."""
+_BEYOND: Final = {"min": pc.less, "max": pc.greater}
+"""Whether a value replaces another one as the extreme, by function."""
 
 
 def _without_rows(schema: pa.Schema) -> pa.Table:
@@ -308,14 +307,28 @@ def _without_rows(schema: pa.Schema) -> pa.Table:
 def _merging(name: str) -> str:
     """Return the function that merges a column of aggregates."""
     function = name.rsplit("_", 2)[-2]
-    return function if function in _EXTREMES else "sum"
+    return function if function in _BEYOND else "sum"
 
 
 def _plus(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     """Add numbers; null is zero."""
     zero = pa.scalar(0, pa.int8()).cast(right.type)
-    total = pc.add(pc.fill_null(left, zero), pc.fill_null(right, zero))
-    return total.cast(right.type)
+    return _computed(pc.add, pc.fill_null(left, zero), pc.fill_null(right, zero))
+
+
+def _negated(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Negate numbers; unsigned ones wrap, as their sums do."""
+    zeros = pa.repeat(pa.scalar(0, pa.int8()).cast(column.type), len(column))
+    return _computed(pc.subtract, pa.chunked_array([zeros]), column)
+
+
+def _computed(function: Any, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Apply a function of two numbers of a type; the result has this type."""
+    data_type = right.type
+    if pa.types.is_decimal(data_type):  # results have one more digit, which may not fit
+        wide = pa.decimal256(_DIGITS, data_type.scale)
+        left, right = left.cast(wide), right.cast(wide)
+    return function(left, right).cast(data_type)
 
 
 def _signed(own: pa.Table, *, is_removed: bool = False) -> pa.Table:
@@ -324,13 +337,12 @@ def _signed(own: pa.Table, *, is_removed: bool = False) -> pa.Table:
     for name in own.schema.names:
         column = own.column(name)
         function = name.rsplit("_", 2)[-2]
-        if function in _EXTREMES:
+        if function in _BEYOND:
             nulls = pa.nulls(len(own), column.type)
             columns[name] = nulls if is_removed else column
             columns[f"_gone{name}"] = column if is_removed else nulls
         elif is_removed and name != _ALL and not name.startswith("_key_"):
-            zero = pa.scalar(0, pa.int8()).cast(column.type)
-            columns[name] = pc.subtract(zero, column).cast(column.type)
+            columns[name] = _negated(column)
         else:
             columns[name] = column
     return pa.table(columns)

@@ -232,3 +232,34 @@ def test_keys_of_all_types_are_groups(name):
     )
     found, wanted = (each.to_table()["n"].to_pylist() for each in (view, fresh))
     assert sorted(found) == sorted(wanted) != before
+
+
+@pytest.mark.parametrize("name", ["moment", "decimal", "flag", "day", "text", "small"])
+def test_aggregates_of_all_types_are_refreshed(name):
+    moments = [dt.datetime(2020, 1, number + 1, tzinfo=dt.UTC) for number in range(6)]
+    data = pa.table(
+        {
+            "k": [1, 1, 2, 2, 3, 3],
+            "moment": pa.array(moments, pa.timestamp("us", "UTC")),
+            "decimal": pa.array([decimal.Decimal(number) for number in range(6)]),
+            "flag": [True, False, None, None, True, True],
+            "day": pa.array(range(6), pa.date32()),
+            "text": ["a", "bb", None, "c", "", "z"],
+            "small": pa.array([100] * 6, pa.int8()),
+        }
+    )
+    functions = ["count", "min", "max"]
+    if name in {"decimal", "small"}:
+        functions += ["sum", "avg"]
+    columns = ", ".join(f"{each}({name}) AS {each}_" for each in functions)
+    query = f"SELECT k, {columns} FROM source GROUP BY k"
+    uri = f"memory://{uuid.uuid4().hex}"
+    rows = pa.concat_tables([data] * 6)
+    source = lancelet.write_dataset(rows, uri, enable_stable_row_ids=True, max_rows_per_file=5)
+    view = source.create_view(f"{uri}-v", query)
+    for change in ("_rowid in (1, 4, 7)", "_rowid in (0, 5, 23)", "k = 2 AND _rowid < 15"):
+        source.delete(change)
+        source.insert(data.slice(2, 2))
+        assert view.refresh().kind == "incremental"
+        fresh = source.create_view(f"{uri}-{change}", query).to_table()
+        assert view.to_table().sort_by("k").equals(fresh.sort_by("k"))
