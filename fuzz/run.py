@@ -33,7 +33,7 @@ TABLES = (
 """The kinds of files of tables, as `tests/property/test_hostile_bytes.py` has them."""
 BYTES = ("file", "manifest")
 """Readers that are given bytes without a table around them."""
-LIMITS = ("-rss_limit_mb=2560", "-timeout=60", "-print_final_stats=1", "-verbosity=0")
+LIMITS = ("-rss_limit_mb=2560", "-timeout=900", "-print_final_stats=1", "-verbosity=0")
 COUNT = re.compile(r"stat::number_of_executed_units: *(\d+)")
 
 
