@@ -259,7 +259,8 @@ def spark_tpcds(run: Run) -> Iterator[str]:
     """Yield the queries of TPC-DS."""
     yield "\n## TPC-DS on Spark\n"
     yield (
-        f"{_spark_run(run)} Queries after the templates of TPC-DS; rows of facts are "
+        f"{_spark_run(run)} {len(run['spark_cases'])} of the 99 queries of TPC-DS, which the tests "
+        "compare with Parquet; rows of facts are "
         f"{run['scale']:g} times those of the tests. Target for the geometric mean of CPU: 1.0; "
         "[planning](adr/0041-planning-of-short-queries-on-spark.md) bounds short queries."
     )

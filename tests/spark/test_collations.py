@@ -4,6 +4,7 @@ Each query runs on a Lance table and on a view of the same rows and types.
 """
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import lancelet
 from lancelet import spark as ls
@@ -114,8 +115,14 @@ def test_queries_find_the_rows_that_spark_finds(spark, path, reads, monkeypatch)
         monkeypatch.setattr(reading, "SMALL_BYTES", 0)
         monkeypatch.setattr(reading, "FILTERED_BYTES", 0)
     for query in QUERIES:
-        found = rows(ls.sql(spark, query.format(t=f"lance.`{path}`")))
-        assert found == rows(spark.sql(query.format(t="collated"))), query
+        ours, theirs = query.format(t=f"lance.`{path}`"), query.format(t="collated")
+        try:
+            expected = rows(spark.sql(theirs))
+        except AnalysisException:  # Spark 4.1 does not analyze BETWEEN on a collated column
+            with pytest.raises(AnalysisException):
+                rows(ls.sql(spark, ours))
+            continue
+        assert rows(ls.sql(spark, ours)) == expected, query
 
 
 def test_changes_are_made_to_the_rows_that_spark_finds(spark, path):

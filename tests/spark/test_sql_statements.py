@@ -567,7 +567,7 @@ MISTAKES = [
     ("VACUUM <t> RETAIN 0 DAYS", "RETAIN"),
     ("OPTIMIZE <t> WITH (target_rows_per_fragment = 'x')", "target_rows"),
     ("UPDATE <t> SET n = sum(n)", None),
-    ("UPDATE <t> SET n = (SELECT id FROM <t>)", "(SELECT"),
+    ("UPDATE <t> SET n = (SELECT id FROM <t>)", None),
     ("UPDATE <t> SET n = 1 / (n - n)", "1 / (n - n)"),
     ("DELETE FROM <t> WHERE CAST(name AS INT) = 1", "CAST(name AS INT)"),
     ("INSERT INTO <t> SELECT id, name, assert_true(id > 100) FROM <t>", "assert_true"),
