@@ -1,8 +1,6 @@
-// Run and distinct counts of many small groups, such as the columns of a wide table, and dictionary
-// encoding.
+// Run and distinct counts, byte entropy, and dictionary encoding.
 //
-// Distinct values are counted by a hash table per group, until the limit is exceeded. A group of a
-// thousand different numbers is abandoned after a few hundred rows.
+// Distinct values are counted by a hash table until the limit is exceeded.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -93,38 +91,35 @@ struct Table {
 };
 
 template <class Values>
-int64_t count_distinct(const Values& values, int64_t first, int64_t stop, int64_t most,
-                       const Table& table) {
+int64_t count_distinct(const Values& values, int64_t count, int64_t most, const Table& table) {
   memset(table.first_rows, 0, (table.mask + 1) * sizeof(uint32_t));
   int64_t distinct = 0;
-  for (int64_t row = first; row < stop; ++row) {
+  for (int64_t row = 0; row < count; ++row) {
     uint64_t slot = values.hash(row) & table.mask;
-    while (table.first_rows[slot] != 0 && !values.equal(first + table.first_rows[slot] - 1, row))
+    while (table.first_rows[slot] != 0 && !values.equal(table.first_rows[slot] - 1, row))
       slot = (slot + 1) & table.mask;
     if (table.first_rows[slot] != 0) continue;
-    table.first_rows[slot] = static_cast<uint32_t>(row - first + 1);
+    table.first_rows[slot] = static_cast<uint32_t>(row + 1);
     if (++distinct > most) break;
   }
   return distinct;
 }
 
+// Writes the number of runs and of distinct values.
 template <class Values>
-int64_t count_groups(const Values& values, int64_t count, int64_t rows, int64_t most, Ints runs,
-               Ints distinct) {
-  const int64_t limit = smaller(rows, most) + 1;
+int64_t count_values(const Values& values, int64_t count, int64_t most, Ints counts) {
+  if (count > INT32_MAX || most < 0 || counts.size != 2) return fail(kOutputFull, 0);
+  const int64_t limit = smaller(count, most) + 1;
   uint64_t slots = 16;
   while (slots < static_cast<uint64_t>(2 * limit)) slots *= 2;
   const Table table = {static_cast<uint32_t*>(malloc(slots * sizeof(uint32_t))), slots - 1};
   if (table.first_rows == nullptr) return fail(kNoMemory, 0);
-  for (int64_t group = 0; group < runs.size; ++group) {
-    const int64_t first = group * rows, stop = smaller(first + rows, count);
-    int64_t changes = 1;
-    for (int64_t row = first + 1; row < stop; ++row) changes += !values.equal(row, row - 1);
-    runs.data[group] = changes;
-    distinct.data[group] = count_distinct(values, first, stop, most, table);
-  }
+  int64_t changes = count > 0;
+  for (int64_t row = 1; row < count; ++row) changes += !values.equal(row, row - 1);
+  counts.data[0] = changes;
+  counts.data[1] = count_distinct(values, count, most, table);
   free(table.first_rows);
-  return runs.size;
+  return 0;
 }
 
 // Encodes values by a direct lookup table over all possible values.
@@ -216,13 +211,6 @@ int64_t encode_values(const Values& values, int64_t count, Bytes indices, Ints f
   return found;
 }
 
-// Returns whether the outputs have an entry per group, and row numbers fit their type.
-LANCELET_INLINE bool fits(int64_t count, int64_t rows, int64_t most, Ints runs, Ints distinct) {
-  if (rows <= 0 || rows > INT32_MAX || most < 0) return false;
-  const int64_t groups = count / rows + (count % rows > 0);
-  return runs.size == groups && distinct.size == groups;
-}
-
 // Returns 0, or a fault for strings outside of their data.
 template <class Offset>
 int64_t check(const Strings<Offset>& texts, int64_t count, int64_t bytes) {
@@ -233,13 +221,11 @@ int64_t check(const Strings<Offset>& texts, int64_t count, int64_t bytes) {
 }
 
 template <class Offset>
-int64_t count_string_groups(ConstBytes offsets, ConstBytes data, int64_t rows, int64_t most, Ints runs,
-                     Ints distinct) {
-  const int64_t count = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
-  if (!fits(larger<int64_t>(count, 0), rows, most, runs, distinct)) return fail(kOutputFull, 0);
+int64_t count_string_values(ConstBytes offsets, ConstBytes data, int64_t most, Ints counts) {
+  const int64_t count = larger<int64_t>(offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1, 0);
   const Strings<Offset> texts = {offsets.data, data.data};
   const int64_t fault = check(texts, count, data.size);
-  return fault != 0 ? fault : count_groups(texts, count, rows, most, runs, distinct);
+  return fault != 0 ? fault : count_values(texts, count, most, counts);
 }
 
 template <class Offset>
@@ -254,12 +240,10 @@ int64_t encode_string_values(ConstBytes offsets, ConstBytes data, Bytes indices,
 
 }  // namespace
 
-int64_t count_distinct_fixed(ConstBytes values, int64_t value_bytes, int64_t rows, int64_t most, Ints runs,
-                     Ints distinct) {
+int64_t count_distinct_fixed(ConstBytes values, int64_t value_bytes, int64_t most, Ints counts) {
   if (value_bytes <= 0) return fail(kBadWidth, 0);
   const int64_t count = values.size / value_bytes;
-  if (!fits(count, rows, most, runs, distinct)) return fail(kOutputFull, 0);
-  const auto work = [&](const auto& of) { return count_groups(of, count, rows, most, runs, distinct); };
+  const auto work = [&](const auto& of) { return count_values(of, count, most, counts); };
   switch (value_bytes) {
     case 1: return work(FixedValues<uint8_t>{values.data});
     case 2: return work(FixedValues<uint16_t>{values.data});
@@ -270,30 +254,27 @@ int64_t count_distinct_fixed(ConstBytes values, int64_t value_bytes, int64_t row
   }
 }
 
-int64_t byte_entropy_sums(ConstBytes values, int64_t value_bytes, int64_t rows, int64_t step,
-                     ConstBytes logs, Span<double> out) {
-  if (value_bytes <= 0 || rows <= 0 || step <= 0) return fail(kBadWidth, 0);
-  const int64_t groups = values.size / value_bytes / rows;
+int64_t byte_entropy_sums(ConstBytes values, int64_t value_bytes, int64_t step, ConstBytes logs, Span<double> sums) {
+  if (value_bytes <= 0 || step <= 0) return fail(kBadWidth, 0);
+  const int64_t rows = values.size / value_bytes;
   const auto log_of = [&](uint32_t count) { return load<double>(logs.data + count * sizeof(double)); };
-  if (out.size != 2 * groups || logs.size / 8 <= (rows - 1) / step + 1) return fail(kOutputFull, 0);
-  for (int64_t group = 0; group < groups; ++group) {
-    double of_bytes = 0, of_changes = 0;
-    for (int64_t byte_index = 0; byte_index < value_bytes; ++byte_index) {
-      const uint8_t* const first = values.data + group * rows * value_bytes + byte_index;
-      uint32_t bytes[256] = {}, changes[256] = {};
-      uint8_t before = *first;
-      for (int64_t row = 0; row < rows; row += step) {
-        const uint8_t byte = first[row * value_bytes];
-        ++bytes[byte];
-        ++changes[static_cast<uint8_t>(byte - before)];
-        before = byte;
-      }
-      for (int k = 0; k < 256; ++k) of_bytes += log_of(bytes[k]), of_changes += log_of(changes[k]);
+  if (rows < 1 || sums.size != 2 || logs.size / 8 <= (rows - 1) / step + 1) return fail(kOutputFull, 0);
+  double of_bytes = 0, of_changes = 0;
+  for (int64_t byte_index = 0; byte_index < value_bytes; ++byte_index) {
+    const uint8_t* const first = values.data + byte_index;
+    uint32_t bytes[256] = {}, changes[256] = {};
+    uint8_t before = *first;
+    for (int64_t row = 0; row < rows; row += step) {
+      const uint8_t byte = first[row * value_bytes];
+      ++bytes[byte];
+      ++changes[static_cast<uint8_t>(byte - before)];
+      before = byte;
     }
-    out.data[2 * group] = of_bytes;
-    out.data[2 * group + 1] = of_changes;
+    for (int k = 0; k < 256; ++k) of_bytes += log_of(bytes[k]), of_changes += log_of(changes[k]);
   }
-  return groups;
+  sums.data[0] = of_bytes;
+  sums.data[1] = of_changes;
+  return 0;
 }
 
 int64_t dictionary_encode_fixed(ConstBytes values, int64_t value_bytes, Bytes indices, Ints first) {
@@ -311,10 +292,9 @@ int64_t dictionary_encode_fixed(ConstBytes values, int64_t value_bytes, Bytes in
   }
 }
 
-int64_t count_distinct_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, int64_t rows,
-                       int64_t most, Ints runs, Ints distinct) {
-  return offset_bytes == 4 ? count_string_groups<int32_t>(offsets, data, rows, most, runs, distinct)
-                           : count_string_groups<int64_t>(offsets, data, rows, most, runs, distinct);
+int64_t count_distinct_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, int64_t most, Ints counts) {
+  return offset_bytes == 4 ? count_string_values<int32_t>(offsets, data, most, counts)
+                           : count_string_values<int64_t>(offsets, data, most, counts);
 }
 
 int64_t dictionary_encode_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, Bytes indices,

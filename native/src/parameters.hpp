@@ -77,39 +77,84 @@ struct ZoneValues {
   int64_t value_bytes;
 };
 
+// Pages of values: their buffers, and the columns of each (pages.cpp).
+struct PageSource {
+  using Members = List<ConstBytes, ConstBytes, ConstBytes, ConstInts>;
+  ConstBytes values;
+  ConstBytes offsets;
+  ConstBytes nulls;
+  ConstInts columns;
+};
+
+// What all pages of a call share. `constants` selects the detection of pages of one value: none (0),
+// short numbers (1), all (2).
+struct PageShape {
+  using Members = List<int64_t, int64_t, int64_t>;
+  int64_t rows;
+  int64_t has_large_chunks;
+  int64_t constants;
+};
+
 // The constants of the choice of encodings: `PageRules` in Python.
 struct PageRules {
-  using Members = List<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-    int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, double, double,
-    double, double, double, double, double, double, double, double, double>;
-  int64_t rows_max;
-  int64_t raw_bytes_max;
+  using Members = List<
+    int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+    int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+    int64_t, int64_t, double, double, double, double, double, double, double, double, double,
+    double, double, double, double, double, double, double, double, double, double, double,
+    double, double, double, double, double, double, double, double,
+    double>;
   int64_t few_rows;
   int64_t few_numbers_bytes;
   int64_t few_texts_bytes;
   int64_t tiny_bytes;
   int64_t wide_bytes;
+  int64_t long_bytes;
   int64_t long_bytes_before_2_2;
   int64_t inline_bytes_max;
   int64_t chunk_values_max;
   int64_t chunk_bytes_aim;
   int64_t small_chunk_bytes;
   int64_t large_chunk_bytes;
+  int64_t lz4_bytes_aim;
+  int64_t coded_bytes_aim;
   int64_t chunk_frame_bytes;
   int64_t part_frame_bytes;
   int64_t dictionary_rows_min;
+  int64_t dictionary_items_max;
   int64_t compress_items_from_bytes;
+  int64_t compress_from_bytes;
+  int64_t sample_runs;
+  int64_t entropy_values;
   double sample_bytes;
-  double sample_values_min;
+  double sample_bytes_max;
+  double sample_values_few;
   double sample_values_max;
+  double sample_values_min;
   double byte_ns;
   double lookup_ns;
   double plain_decode_ns;
   double run_decode_ns;
+  double lz4_byte_ns;
+  double lz4_saved_ns;
+  double lz4_split_ns;
+  double coded_byte_ns;
+  double coded_saved_ns;
+  double coded_table_ns;
+  double zstd_byte_ns;
+  double zstd_stored_ns;
+  double zstd_split_byte_ns;
+  double zstd_split_stored_ns;
   double repeated_min;
   double indices_max;
   double obvious;
   double dictionary_ratio_max;
+  double repetition;
+  double lz4_saving_min;
+  double coded_saving_min;
+  double library_saving_min;
+  double lz4_copy_bytes;
+  double zstd_per_lz4_min;
 };
 
 }  // namespace lancelet::args

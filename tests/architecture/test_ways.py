@@ -109,7 +109,7 @@ CALLERS = {
     # The native way: what stored metadata say becomes plans, by which rows are read.
     "plans": {"encodings/pages/planned.py", "file/v2/reader.py"},
     "rle": {"encodings/codecs/rle.py"},
-    "small_pages": {"encodings/miniblock/small.py"},
+    "pages": {"encodings/pages/encode_pages.py"},
     "split_bytes": {"encodings/codecs/byte_stream_split.py"},
     "variable": {"encodings/codecs/variable.py"},
     "zstd": {"encodings/codecs/general.py"},

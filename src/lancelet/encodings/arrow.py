@@ -15,7 +15,7 @@ must be UTF-8 as one string, and no value may start within a character.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -80,34 +80,20 @@ NUMBER_BITS: Final[Mapping[int, int]] = {
 
 
 def value_bytes(array: pa.Array) -> int:
-    """Return the bytes of the values of an array; faster than `nbytes` for numbers.
+    """Return the bytes of the values of an array; exact for slices and faster than `nbytes`.
 
     >>> value_bytes(pa.array([1, 2, None], pa.int32()))
     13
     """
-    bits = NUMBER_BITS.get(array.type.id)
-    if bits is None:
-        return int(array.nbytes)
-    count = len(array)
-    return (count * bits + 7) // 8 + ((count + 7) // 8 if array.null_count else 0)
-
-
-def value_bytes_by_column(array: pa.Array, count: int) -> Sequence[int]:
-    """Return `value_bytes` of each of `count` equally long columns that an array concatenates.
-
-    >>> value_bytes_by_column(pa.array(["a", "bc", "d", "e"]), 2)
-    [15, 14]
-    """
-    rows = len(array) // count
-    nulls = (rows + 7) // 8 if array.null_count else 0
-    bits = NUMBER_BITS.get(array.type.id)
+    bits, count = NUMBER_BITS.get(array.type.id), len(array)
+    validity_bytes = (count + 7) // 8 if array.null_count else 0
     if bits is not None:
-        return [(rows * bits + 7) // 8 + nulls] * count
+        return (count * bits + 7) // 8 + validity_bytes
+    if not count or not is_variable(array.type):
+        return int(array.nbytes)
     kind = _offsets_type(array.type)
-    start = array.offset * kind.itemsize
-    ends = np.frombuffer(array.buffers()[1], kind, len(array) + 1, start)[:: rows or 1]
-    sizes: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
-    return sizes
+    ends = np.frombuffer(array.buffers()[1], kind, count + 1, array.offset * kind.itemsize)
+    return int(ends[-1] - ends[0]) + ends.nbytes + validity_bytes
 
 
 def value_views(array: pa.Array, rows: Iterable[int]) -> Iterator[Bytes]:

@@ -9,6 +9,7 @@ from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.full_zip import ZipShape
 from lancelet.kernels.offsets import Offsets
+from lancelet.kernels.pages import ENCODINGS, Found, PageRules, PagesEncoded, PageValues
 from lancelet.kernels.plans import ColumnPlan, FetchedRanges, MappedFile, TakenRows
 from lancelet.kernels.recycled import RecycledMemory, recycled_bytes, recycling
 from lancelet.kernels.select import (
@@ -18,11 +19,11 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
-from lancelet.kernels.small_pages import Found, PageRules, SmallPage, SmallPages
 from lancelet.kernels.topics import KERNELS, bind
 from lancelet.kernels.zstd import zstd_compress_chunks
 
 __all__ = [
+    "ENCODINGS",
     "NATIVE",
     "ColumnPlan",
     "FetchedRanges",
@@ -32,10 +33,10 @@ __all__ = [
     "OffsetOverflowError",
     "Offsets",
     "PageRules",
+    "PageValues",
+    "PagesEncoded",
     "RecycledMemory",
     "SlowKernelsWarning",
-    "SmallPage",
-    "SmallPages",
     "TakenRows",
     "ZipShape",
     "backend",
@@ -61,11 +62,11 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.levels import *
     from lancelet.kernels.reference.lz4 import *
     from lancelet.kernels.reference.map_file import *
+    from lancelet.kernels.reference.pages import *
     from lancelet.kernels.reference.plans import *
     from lancelet.kernels.reference.protobuf import *
     from lancelet.kernels.reference.read_ahead import *
     from lancelet.kernels.reference.rle import *
-    from lancelet.kernels.reference.small_pages import *
     from lancelet.kernels.reference.split_bytes import *
     from lancelet.kernels.reference.variable import *
     from lancelet.kernels.reference.zones import *

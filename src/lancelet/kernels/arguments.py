@@ -317,10 +317,16 @@ def log_terms(max_count: int) -> npt.NDArray[np.float64]:
     return found
 
 
-def check_groups(rows: int, max_count: int) -> None:
-    """Raise unless groups have at least one row and the limit is not negative."""
-    if not 0 < rows <= _ROWS_MAX or max_count < 0:
-        raise InvalidInputError("a group has at least one row", rows=rows, max_count=max_count)
+def check_distinct_count(count: int, max_count: int) -> None:
+    """Raise unless value indices fit 32 bits and the limit is not negative."""
+    if count > _ROWS_MAX or max_count < 0:
+        raise InvalidInputError("value indices must fit 32 bits", count=count, max_count=max_count)
+
+
+def check_step(count: int, step: int) -> None:
+    """Raise unless there are values, of which every `step`-th is counted."""
+    if not count > 0 or step < 1:
+        raise InvalidInputError("there must be a value to count", count=count, step=step)
 
 
 def check_distinct_limit(count: int, max_count: int) -> None:

@@ -39,7 +39,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "protobuf": "find_parts find_parts_in join_pages read_packed read_varints",
     "read_ahead": "read_ahead",
     "rle": "rle_decode_chunks rle_encode_chunks",
-    "small_pages": "encode_small_pages",
+    "pages": "encode_pages",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
     "variable": "concat_variable pick_variable split_variable",
     "zones": "zone_min_max zone_min_max_strings",

@@ -1,4 +1,4 @@
-"""Run and distinct counts of groups: both implementations agree with sets and pairs."""
+"""Run and distinct counts: both implementations agree with sets and pairs."""
 
 import itertools
 import math
@@ -15,26 +15,22 @@ ROWS = st.sampled_from([1, 2, 7, 64, 100])
 MOST = st.sampled_from([0, 1, 5, 1000])
 
 
-def expected(values, rows, most):
-    groups = [values[start : start + rows] for start in range(0, len(values), rows)]
-    runs = [len(list(itertools.groupby(group))) for group in groups]
-    return runs, [min(len(set(group)), most + 1) for group in groups]
+def expected(values, most):
+    return len(list(itertools.groupby(values))), min(len(set(values)), most + 1)
 
 
 @given(
     st.sampled_from([1, 2, 3, 4, 8, 16]),
     st.sampled_from([0, 1, 63, 200, 300]),
     st.sampled_from([1, 3, 100]),
-    ROWS,
     MOST,
     st.integers(0, 2**32),
 )
-def test_fixed_width_counts_match_a_set(agree, width, count, kinds, rows, most, seed):
+def test_fixed_width_counts_match_a_set(agree, width, count, kinds, most, seed):
     rng = np.random.default_rng(seed)
     words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
-    runs, distinct = agree("count_distinct_fixed", words.reshape(-1), width, rows, most)
-    found = expected([word.tobytes() for word in words], rows, most)
-    assert (runs.tolist(), distinct.tolist()) == found
+    found = agree("count_distinct_fixed", words.reshape(-1), width, most)
+    assert found == expected([word.tobytes() for word in words], most)
 
 
 @given(
@@ -42,21 +38,17 @@ def test_fixed_width_counts_match_a_set(agree, width, count, kinds, rows, most, 
     st.sampled_from([1, 3, 100]),
     ROWS,
     st.sampled_from([1, 2, 5, 200]),
-    st.sampled_from([0, 1, 4]),
     st.integers(0, 2**32),
 )
-def test_byte_entropy_matches_counts(agree, width, kinds, rows, step, groups, seed):
+def test_byte_entropy_matches_counts(agree, width, kinds, rows, step, seed):
     rng = np.random.default_rng(seed)
-    count = rows * groups + rows // 2
-    words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
-    found = agree("byte_entropy_sums", words.reshape(-1), width, rows, step)
-    assert found.shape == (groups, 2)
-    for group, sums in enumerate(found.tolist()):
-        planes = words[group * rows : (group + 1) * rows : step].T
-        changes = np.diff(planes, axis=1, prepend=planes[:, :1])
-        for kind, total in zip((planes, changes), sums, strict=True):
-            times = [n for plane in kind for n in Counter(plane.tolist()).values()]
-            assert total == pytest.approx(sum(n * math.log2(n) for n in times))
+    words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, rows)]
+    sums = agree("byte_entropy_sums", words.reshape(-1), width, step)
+    planes = words[::step].T
+    changes = np.diff(planes, axis=1, prepend=planes[:, :1])
+    for kind, total in zip((planes, changes), sums, strict=True):
+        times = [n for plane in kind for n in Counter(plane.tolist()).values()]
+        assert total == pytest.approx(sum(n * math.log2(n) for n in times))
 
 
 TEXT = st.sampled_from(
@@ -67,12 +59,11 @@ TEXT = st.sampled_from(
 )
 
 
-@given(st.lists(TEXT, max_size=80), ROWS, MOST, st.booleans())
-def test_string_counts_match_a_set(agree, texts, rows, most, is_large):
+@given(st.lists(TEXT, max_size=80), MOST, st.booleans())
+def test_string_counts_match_a_set(agree, texts, most, is_large):
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64 if is_large else np.int32)
     data = np.frombuffer(b"".join(texts), np.uint8)
-    runs, distinct = agree("count_distinct_strings", ends, data, rows, most)
-    assert (runs.tolist(), distinct.tolist()) == expected(texts, rows, most)
+    assert agree("count_distinct_strings", ends, data, most) == expected(texts, most)
 
 
 def numbered(values, most):
@@ -116,19 +107,17 @@ def test_values_have_numbers(agree):
 @pytest.mark.parametrize("offsets", [[0, 5], [2, 1], [-1, 1], [0, 3, 2]])
 def test_strings_are_within_their_data(agree, offsets):
     texts = np.array(offsets, np.int32), np.zeros(3, np.uint8)
-    assert agree("count_distinct_strings", *texts, 4, 4) is CorruptDataError
+    assert agree("count_distinct_strings", *texts, 4) is CorruptDataError
     assert agree("dictionary_encode_strings", *texts, 4) is CorruptDataError
 
 
-@pytest.mark.parametrize(("rows", "most"), [(0, 1), (-1, 1), (1 << 31, 1), (1, -1)])
-def test_groups_have_rows(agree, rows, most):
+def test_limits_and_steps_are_checked(agree):
     none = np.zeros(1, np.int32)
-    assert agree("count_distinct_fixed", none.view(np.uint8), 4, rows, most) is InvalidInputError
-    assert agree("byte_entropy_sums", none.view(np.uint8), 4, rows, most + 1) is InvalidInputError
-    assert (
-        agree("count_distinct_strings", none, none.view(np.uint8), rows, most) is InvalidInputError
-    )
+    assert agree("count_distinct_fixed", none.view(np.uint8), 4, -1) is InvalidInputError
+    assert agree("count_distinct_strings", none, none.view(np.uint8), -1) is InvalidInputError
+    assert agree("byte_entropy_sums", none.view(np.uint8), 4, 0) is InvalidInputError
+    assert agree("byte_entropy_sums", none[:0].view(np.uint8), 4, 1) is InvalidInputError
 
 
 def test_values_are_whole(agree):
-    assert agree("count_distinct_fixed", np.zeros(7, np.uint8), 4, 2, 2) is InvalidInputError
+    assert agree("count_distinct_fixed", np.zeros(7, np.uint8), 4, 2) is InvalidInputError

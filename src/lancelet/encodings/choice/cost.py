@@ -15,25 +15,17 @@ measurements, so that equal data always produces equal files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar, cast
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from lancelet.buffers import Int64s
 from lancelet.encodings.base import Block
 from lancelet.encodings.choice.options import Compression
-from lancelet.encodings.codecs.base import Codec, MeasuredPages
+from lancelet.encodings.codecs.base import ChunkedValues, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
-from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages, raw_bytes, sum_by_page
+from lancelet.encodings.pages.leaf import raw_bytes
 from lancelet.values import dataclass
-
-Number = TypeVar("Number", float, npt.NDArray[np.float64])
-IntOrArray = TypeVar("IntOrArray", int, Int64s, int | Int64s)
 
 BYTE_NS: Final = 6.0
 """Cost of a stored byte in ns."""
@@ -45,6 +37,25 @@ PLAIN_DECODE_NS: Final = 0.07
 RUN_DECODE_NS: Final = 0.1
 """Time to decode a byte of values in most encodings, and in run-length encoding, in ns."""
 
+LZ4_BYTE_NS: Final = 0.15
+LZ4_SAVED_NS: Final = 0.7
+LZ4_SPLIT_NS: Final = 0.1
+"""Time to decompress a byte with LZ4, additionally for a byte that is copied, and a byte of split
+values, in ns. Planes of split values are literals or long matches.
+"""
+
+ZSTD_NS: Final = (0.85, 1.3)
+ZSTD_SPLIT_NS: Final = (0.1, 0.4)
+"""Time to decompress with Zstandard: for a byte of values and a stored byte, in ns."""
+
+CODED_BYTE_NS: Final = 0.15
+CODED_SAVED_NS: Final = 0.15
+CODED_STRING_NS: Final = 3.5
+CODED_TABLE_NS: Final = 1.3
+"""Time to decode a byte without a match search: of numbers, additionally for a byte that is copied,
+the same for codes of strings, and of values of at most one byte, which are all decoded by table.
+"""
+
 FRAME_NS: Final = 1500.0
 """Cost of a value compressed as a separate frame, in ns."""
 
@@ -52,8 +63,9 @@ CHUNK_BYTES: Final = 16
 PART_BYTES: Final = 8
 """Overhead of a chunk and of each of its buffers: headers and padding, in bytes."""
 
-_SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.3}
-_SAVING_MIN_CODED: Final = 0.15
+LZ4_SAVING_MIN: Final = 0.1
+ZSTD_SAVING_MIN: Final = 0.3
+CODED_SAVING_MIN: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,87 +89,45 @@ class Cost:
         return Cost(self.bytes_per_value + bytes_per_value, self.decode_ns + decode_ns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Costs:
-    """Stored bytes and decoding time per value, by page."""
-
-    bytes_per_value: npt.NDArray[np.float64]
-    decode_ns: npt.NDArray[np.float64]
-
-    @property
-    def totals(self) -> npt.NDArray[np.float64]:
-        """Return the combined cost of each page in ns."""
-        return BYTE_NS * self.bytes_per_value + self.decode_ns
-
-    def page_cost(self, page: int) -> Cost:
-        """Return the cost of a value of one page."""
-        return Cost(float(self.bytes_per_value[page]), float(self.decode_ns[page]))
+def cost_of(codec: Codec, encoded: ChunkedValues, sample: Block) -> Cost:
+    """Return the cost of an encoded sample, without general compression."""
+    return Cost(_stored(encoded, sample), decode_ns_of(codec, _plain_bytes(sample)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RejectedCosts(Mapping[str, str]):
-    """Costs of the rejected candidates of a page, formatted on access.
-
-    `trials` has the description, the costs, and the index of each page in these costs, or -1.
-    """
-
-    trials: Sequence[tuple[str, Costs, Int64s]]
-    chosen: int
-    page: int
-
-    def __getitem__(self, description: str) -> str:
-        """Return the formatted cost of a candidate."""
-        return self._formatted()[description]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the descriptions of the rejected candidates."""
-        return iter(self._formatted())
-
-    def __len__(self) -> int:
-        """Return the number of rejected candidates."""
-        return len(self._formatted())
-
-    def _formatted(self) -> dict[str, str]:
-        return {
-            description: str(costs.page_cost(index))
-            for number, (description, costs, page_to_index) in enumerate(self.trials)
-            if number != self.chosen and (index := int(page_to_index[self.page])) >= 0
-        }
-
-
-def costs_of(codec: Codec, encoded: ChunkedPages | MeasuredPages, sample: Pages) -> Costs:
-    """Return the cost per value of each page, from encoded samples."""
-    count = max(sample.rows, 1)
-    num_parts = 1 if isinstance(encoded, MeasuredPages) else len(encoded.values.parts)
-    framing = framing_bytes(encoded.num_chunks, num_parts)
-    stored = (encoded.encoded_bytes + framing) / count
-    return Costs(stored, decode_ns_of(codec, sample.raw_bytes / count))
-
-
-def costs_of_compressed(
-    codec: General, encoded: ChunkedPages, inner: ChunkedPages, inner_costs: Costs, sample: Pages
-) -> Costs:
-    """Return the costs of general compression of values that cost `inner_costs` without it."""
-    count = max(sample.rows, 1)
+def cost_of_compressed(
+    codec: General, encoded: ChunkedValues, inner: ChunkedValues, sample: Block
+) -> Cost:
+    """Return the cost of general compression of `inner`."""
     plain, packed = (
-        sum_by_page([pages.values.parts[0].size], pages.edges) / count for pages in (inner, encoded)
+        int(values.parts[0].size.sum()) / max(sample.count, 1) for values in (inner, encoded)
     )
-    framing = framing_bytes(encoded.num_chunks, len(encoded.values.parts))
-    stored = (encoded.encoded_bytes + framing) / count
-    return Costs(stored, inner_costs.decode_ns + _decompress_ns(codec, plain, packed))
+    decode_ns = decode_ns_of(codec.inner, _plain_bytes(sample))
+    return Cost(_stored(encoded, sample), decode_ns + _decompress_ns(codec, plain, packed))
 
 
-def framing_bytes(num_chunks: IntOrArray, num_parts: int) -> IntOrArray:
-    """Return the overhead of chunks with `num_parts` buffers each."""
-    return (CHUNK_BYTES + PART_BYTES * (num_parts - 1)) * num_chunks
+def least_cost_of_compressed(codec: General, bytes_per_value: float, sample: Block) -> Cost:
+    """Return the cost of general compression to a number of bytes per value."""
+    plain = _plain_bytes(sample)
+    decode_ns = decode_ns_of(codec.inner, plain)
+    return Cost(bytes_per_value, decode_ns + _decompress_ns(codec, plain, bytes_per_value))
+
+
+def _stored(encoded: ChunkedValues, sample: Block) -> float:
+    """Return the bytes per value, including the headers of chunks and buffers."""
+    framing = (CHUNK_BYTES + PART_BYTES * (len(encoded.parts) - 1)) * len(encoded.counts)
+    return (encoded.encoded_bytes + framing) / max(sample.count, 1)
+
+
+def _plain_bytes(block: Block) -> float:
+    return raw_bytes(block) / max(block.count, 1)
 
 
 def try_values(codec: Codec, sample: Block) -> Cost:
     """Encode sampled values one by one and return their cost."""
     stored = raw_bytes(codec.encode_values(sample).rows) / max(sample.count, 1)
-    plain = raw_bytes(sample) / max(sample.count, 1)
+    plain = _plain_bytes(sample)
     if isinstance(codec, General):
-        return Cost(stored, FRAME_NS + float(_decompress_ns(codec, plain, stored)))
+        return Cost(stored, FRAME_NS + _decompress_ns(codec, plain, stored))
     return Cost(stored, decode_ns_of(codec, plain))
 
 
@@ -166,27 +136,29 @@ def saving_min(codec: General) -> float:
 
     Higher for Zstandard, whose match search also slows down writing.
     """
-    return _SAVING_MIN[codec.compression] if codec.searches else _SAVING_MIN_CODED
+    if codec.compression is Compression.LZ4:
+        return LZ4_SAVING_MIN
+    return ZSTD_SAVING_MIN if codec.searches else CODED_SAVING_MIN
 
 
-def _decompress_ns(codec: General, plain: Number, packed: Number) -> Number:
+def _decompress_ns(codec: General, plain: float, packed: float) -> float:
     """Return the decompression time per value: LZ4 per match, Zstandard per byte.
 
-    Planes of split values are literals or long matches, which are copied. Without a match search,
-    only the saved bytes are generated; for multi-byte values these are copied as well, while values
-    of at most one byte are all decoded by table.
+    Without a match search, only the saved bytes are generated.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
-    saved: Number = np.maximum(plain - packed, 0.0)
+    saved = max(plain - packed, 0.0)
     if not codec.searches:
-        copied = 3.5 if isinstance(codec.inner, Fsst) else 0.15
-        return cast("Number", np.where(plain > 1, 0.15 * plain + copied * saved, 1.3 * plain))
+        copied = CODED_STRING_NS if isinstance(codec.inner, Fsst) else CODED_SAVED_NS
+        is_wide = plain > 1
+        return CODED_BYTE_NS * plain + copied * saved if is_wide else CODED_TABLE_NS * plain
     if codec.compression is Compression.ZSTD:
-        return 0.1 * plain + 0.4 * packed if is_split else 0.85 * plain + 1.3 * packed
-    return 0.1 * plain if is_split else 0.15 * plain + 0.7 * saved
+        plain_ns, packed_ns = ZSTD_SPLIT_NS if is_split else ZSTD_NS
+        return plain_ns * plain + packed_ns * packed
+    return LZ4_SPLIT_NS * plain if is_split else LZ4_BYTE_NS * plain + LZ4_SAVED_NS * saved
 
 
-def decode_ns_of(codec: Codec, value_bytes: Number) -> Number:
+def decode_ns_of(codec: Codec, value_bytes: float) -> float:
     """Return the decoding time of a value of `value_bytes`, without general compression."""
     match codec:
         case Fsst():

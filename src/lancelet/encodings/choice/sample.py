@@ -8,15 +8,15 @@ Distributed runs are needed because a sorted page has similar values at its star
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Int64s
-from lancelet.encodings.base import FixedWidth, Variable
+from lancelet import kernels
+from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.variable import offsets_from_sizes
-from lancelet.encodings.pages.leaf import slice_block
-from lancelet.encodings.pages.leaf_pages import Pages, raw_bytes
+from lancelet.encodings.pages.leaf import raw_bytes, slice_block
 from lancelet.encodings.row_ranges import expand
 
 BYTES_AIM: Final = 32 * 1024
@@ -36,37 +36,40 @@ LONG_BYTES: Final = 16 * 1024
 """Bytes per value sampled to estimate the compression of individually stored values."""
 
 
-def sample_rows(pages: Pages) -> Int64s:
-    """Return the sample size of each page; a power of two unless the full page is used.
+def sample_rows(block: Block) -> int:
+    """Return the sample size of a page; a power of two unless the full page is used.
 
-    >>> sample_rows(Pages.single(FixedWidth(64, np.zeros(800_000, np.uint8), 100_000))).tolist()
-    [4096]
+    >>> sample_rows(FixedWidth(64, np.zeros(800_000, np.uint8), 100_000))
+    4096
     """
-    value_bytes = np.maximum(pages.raw_bytes / max(pages.rows, 1), 1)
-    aim = np.minimum(np.maximum(BYTES_AIM / value_bytes, VALUES_FEW), VALUES_MAX)
-    target = np.maximum(np.minimum(aim, BYTES_MAX / value_bytes), VALUES_MIN)
-    rows: Int64s = 1 << np.log2(target).round().astype(np.int64)
-    return np.minimum(rows, pages.rows)
+    value_bytes = max(raw_bytes(block) / max(block.count, 1), 1.0)
+    aim = min(max(BYTES_AIM / value_bytes, VALUES_FEW), VALUES_MAX)
+    target = max(min(aim, BYTES_MAX / value_bytes), VALUES_MIN)
+    return min(1 << round(math.log2(target)), block.count)
 
 
-def sample_pages(pages: Pages) -> Pages:
-    """Return a sample of pages with equal sample sizes, or the pages themselves if small.
+def sample_values(block: Block) -> Block:
+    """Return a sample of a page, or the page itself if small.
 
     >>> values = FixedWidth(8, np.arange(100_000).astype(np.uint8), 100_000)
-    >>> sample_pages(Pages.single(values)).rows
+    >>> sample_values(values).count
     16384
     """
-    num_rows = int(sample_rows(pages)[0])
-    if pages.rows <= num_rows:
-        return pages
-    if not isinstance(pages.block, FixedWidth | Variable):
-        start = _whole_bytes((pages.rows - num_rows) // 2)
-        return Pages.single(slice_block(pages.block, start, start + num_rows))
-    run_rows = _whole_bytes(num_rows // NUM_RUNS)
-    starts = [
-        _whole_bytes((pages.rows - run_rows) * run // (NUM_RUNS - 1)) for run in range(NUM_RUNS)
-    ]
-    return pages.slices([(start, start + run_rows) for start in starts])
+    num_rows = sample_rows(block)
+    if block.count <= num_rows:
+        return block
+    if not isinstance(block, FixedWidth | Variable):
+        start = _whole_bytes((block.count - num_rows) // 2)
+        return slice_block(block, start, start + num_rows)
+    rows = _whole_bytes(num_rows // NUM_RUNS)
+    starts = [_whole_bytes((block.count - rows) * run // (NUM_RUNS - 1)) for run in range(NUM_RUNS)]
+    if isinstance(block, Variable):
+        selected = np.concatenate([np.arange(start, start + rows) for start in starts])
+        return Variable(*kernels.take_variable(block.offsets, block.data, selected))
+    # Runs start at byte boundaries, also those of bits.
+    edges = [(start * block.bits // 8, (start + rows) * block.bits // 8) for start in starts]
+    data = np.concatenate([block.data[start:stop] for start, stop in edges])
+    return FixedWidth(block.bits, data, NUM_RUNS * rows)
 
 
 def sample_long_strings(values: Variable) -> Variable:

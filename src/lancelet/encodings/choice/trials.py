@@ -10,25 +10,38 @@ Selection must cost a fraction of encoding, and general compression is by far th
 trial. Its savings result from repetition, which LZ4 detects fastest, or from unequal byte
 frequencies, which a histogram shows (`planes_entropy`). Without either, it is not tried.
 
-All pages of a batch are tried together, each codec on the promising pages.
+The kernel for pages of numbers and strings makes the same trials, except those that need a symbol
+table or the Zstandard library. If one of these is promising, the others are not repeated here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Int64s
-from lancelet.encodings.base import FixedWidth, Variable
-from lancelet.encodings.choice.cost import Costs, costs_of, costs_of_compressed, saving_min
-from lancelet.encodings.choice.options import ByteStreamSplitMode, Compression, EncodingOptions
+from lancelet.buffers import ByteSlices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.choice.cost import (
+    Cost,
+    cost_of,
+    cost_of_compressed,
+    least_cost_of_compressed,
+    saving_min,
+)
+from lancelet.encodings.choice.options import (
+    PLAIN_OPTIONS,
+    ByteStreamSplitMode,
+    Compression,
+    EncodingOptions,
+)
+from lancelet.encodings.choice.sample import sample_values
 from lancelet.encodings.codecs import registry
-from lancelet.encodings.codecs.base import ChunkLimits, Codec, MeasuredPages
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -37,7 +50,7 @@ from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
 from lancelet.encodings.codecs.variable import VariableCodec
-from lancelet.encodings.pages.leaf_pages import ChunkedPages, Pages
+from lancelet.encodings.pages.leaf import raw_bytes, slice_block
 from lancelet.values import dataclass, replace
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
@@ -60,9 +73,6 @@ Appends and wide tables often write a thousand rows at a time, and compression t
 their encoding time. Compaction rewrites such small pages.
 """
 
-_Numbers: TypeAlias = npt.NDArray[np.float64]
-_Flags: TypeAlias = npt.NDArray[np.bool_]
-
 GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
 PACKED: Final = (InlineBitpacking, Rle)
@@ -74,10 +84,10 @@ _PROPOSING: Final = tuple(kind for kind in registry.CODECS if "propose" in vars(
 _CODED_BITS: Final = (1, 8, 64, 128, 256)
 """Bit widths suited to entropy coding; numbers below 64 bits are packed instead."""
 
-_ENTROPY_VALUES: Final = 1024
+ENTROPY_VALUES: Final = 1024
 """Number of sampled values used to measure the entropy."""
 
-_REPETITION: Final = 0.9
+REPETITION: Final = 0.9
 """LZ4 has detected repetition if its output is at most this share of the input."""
 
 _CODES_LEVEL: Final = 2
@@ -87,182 +97,240 @@ _STRINGS_LEVEL: Final = 3
 numbers and bits (no other level is smaller), and for other strings.
 """
 
-_LZ4_COPY_BYTES: Final = 3.0
+LZ4_COPY_BYTES: Final = 3.0
 """Bytes of an LZ4 copy; without repeated values, each value takes one."""
 
-_ZSTD_PER_LZ4_MIN: Final = 0.5
+ZSTD_PER_LZ4_MIN: Final = 0.5
 """The minimum size of Zstandard output relative to LZ4 output for repetitive data."""
+
+
+MEASURED: Final = (
+    (Flat, None, None),
+    (InlineBitpacking, None, None),
+    (Rle, None, None),
+    (Flat, Compression.LZ4, True),
+    (ByteStreamSplit, Compression.LZ4, True),
+    (Flat, Compression.ZSTD, False),
+)
+"""The encodings of the kernel by number: codec, compression, whether it searches for matches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A codec tried on samples of pages; `sample_index[i]` is the sample of page i.
-
-    For pages without a trial, it is -1, and bytes and totals are infinite.
-    """
+    """A codec and its cost on a sample, which is not encoded if the cost was measured."""
 
     codec: Codec
     limits: ChunkLimits
-    costs: Costs
-    encoded: ChunkedPages | MeasuredPages
-    sample_index: Int64s
-    bytes_per_value: _Numbers
-    totals: _Numbers
+    cost: Cost
+    sample: Block
+    encoded: ChunkedValues | None
 
     @property
     def description(self) -> str:
         """The description of the encoding."""
-        encoded = self.encoded.values if isinstance(self.encoded, ChunkedPages) else self.encoded
+        return self.describe(self.encoded or self.codec.encode_chunks(self.sample, self.limits))
+
+    def describe(self, encoded: ChunkedValues) -> str:
+        """Return the description of encoded values."""
         description = registry.describe(encoded.encoding)
         is_coded = isinstance(self.codec, General) and not self.codec.searches
         return f"{description} without a search" if is_coded else description
 
-    def encode(self, pages: Pages, page_indices: Int64s, sample: Pages) -> ChunkedPages:
-        """Encode a subset of the pages that `sample` represents."""
-        if sample is pages and isinstance(self.encoded, ChunkedPages):
-            return self.encoded.take(self.sample_index[page_indices])
-        subset = pages.take(page_indices)
-        return ChunkedPages.of(
-            self.codec.encode_pages(subset.block, subset.rows, self.limits), subset
-        )
+    def encode(self, block: Block) -> ChunkedValues:
+        """Encode the page that the sample represents."""
+        if self.sample is block and self.encoded is not None:
+            return self.encoded
+        return self.codec.encode_chunks(block, self.limits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RejectedCosts(Mapping[str, str]):
+    """Costs of the rejected trials of a page by description, formatted on access."""
+
+    trials: Sequence[Trial]
+    chosen: Trial
+
+    def __getitem__(self, description: str) -> str:
+        """Return the formatted cost of a candidate."""
+        return self._formatted()[description]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the descriptions of the rejected candidates."""
+        return iter(self._formatted())
+
+    def __len__(self) -> int:
+        """Return the number of rejected candidates."""
+        return len(self._formatted())
+
+    def _formatted(self) -> dict[str, str]:
+        rejected = (trial for trial in self.trials if trial is not self.chosen)
+        return {trial.description: str(trial.cost) for trial in rejected}
 
 
 def try_all(
-    sample: Pages, *, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
+    sample: Block, *, page_bytes: int, options: EncodingOptions, limits: ChunkLimits
 ) -> list[Trial]:
     """Try the proposed codecs permitted by the options, and general compression of them."""
     trials = _Trials(sample, page_bytes, options, limits)
     proposed = _proposed(sample, options)
-    has_runs = _has_few_runs(sample, options)
-    if has_runs.any():
-        trials.add(Rle(), has_runs.nonzero()[0])
-        proposed = [
-            (codec, page_indices[~has_runs[page_indices]]) for codec, page_indices in proposed
-        ]
-    for codec, page_indices in proposed:
-        trials.add(codec, page_indices)
-    if not trials.may_compress:
-        return trials.trials
-    trials.measure_entropy()
-    for general, page_indices in _compressed(sample, proposed, options):
-        trials.add_compressed(general, page_indices)
+    if _has_few_runs(sample, options):
+        trials.add(Rle())
+        proposed = []
+    trials.add_all(proposed)
+    for trial in trials.of_library:
+        trials.finish(trial, trial.codec.compress_chunks(trial.inner))
     return trials.trials
 
 
+def try_library(
+    pages: Sequence[tuple[Block, Sequence[Cost]]], limits: ChunkLimits
+) -> list[list[Trial]]:
+    """Complete the trials of the kernel, given the costs of `MEASURED` of each page of numbers.
+
+    The library compresses the samples of all pages in one call.
+    """
+    each: list[_Trials] = []
+    for block, costs in pages:
+        trials = _Trials(sample_values(block), raw_bytes(block), PLAIN_OPTIONS, limits, costs)
+        trials.add_all(
+            [
+                codec()
+                for (codec, compression, _), cost in zip(MEASURED, costs, strict=True)
+                if compression is None and cost.bytes_per_value >= 0
+            ]
+        )
+        each.append(trials)
+    queued = [(trials, trial) for trials in each for trial in trials.of_library]
+    if queued:
+        slices = [trial.inner.parts[0] for _, trial in queued]
+        packed = kernels.zstd_compress_chunks(_joined(slices), level=_NUMBERS_LEVEL, sized=True)
+        first = 0
+        for (trials, trial), part in zip(queued, slices, strict=True):
+            chunks = slice(first, first := first + len(part))
+            own = ByteSlices(packed.source, packed.position[chunks], packed.size[chunks])
+            trials.finish(trial, trial.codec.wrap_chunks(trial.inner, own))
+    return [trials.trials for trials in each]
+
+
+def _joined(parts: Sequence[ByteSlices]) -> ByteSlices:
+    starts = accumulate((part.source.nbytes for part in parts[:-1]), initial=0)
+    return ByteSlices(
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.position + at for part, at in zip(parts, starts, strict=True)]),
+        np.concatenate([part.size for part in parts]),
+    )
+
+
+class _LibraryTrial(NamedTuple):
+    """A promising compression by the Zstandard library, and its uncompressed chunks."""
+
+    codec: General
+    limits: ChunkLimits
+    inner: ChunkedValues
+
+
 class _Trials:
-    """Trials on samples of pages, and statistics that limit further trials."""
+    """Trials on a sample, and statistics that limit further trials."""
 
     def __init__(
-        self, sample: Pages, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
+        self,
+        sample: Block,
+        page_bytes: int,
+        options: EncodingOptions,
+        limits: ChunkLimits,
+        measured: Sequence[Cost] | None = None,
     ) -> None:
         self.trials: list[Trial] = []
         self._sample, self._options, self._limits = sample, options, limits
+        self.of_library: list[_LibraryTrial] = []
+        """Promising compressions by the library, which are compressed after all other trials."""
+        self._measured = {} if measured is None else dict(zip(MEASURED, measured, strict=True))
         self._is_requested = options.compression is not None
-        self._is_large = page_bytes >= COMPRESS_FROM_BYTES
-        self._bytes_min = np.full(sample.count, np.inf)
-        """Bytes per value of the smallest trial without general compression, by page."""
-        self._lz4_bytes_min = np.full(sample.count, np.inf)
-        """Smallest LZ4 output in bytes per value; infinite without repetition."""
-        self._entropy_bytes = np.zeros(sample.count)
-        self._has_repeats: _Flags = np.ones(sample.count, np.bool_)
-        self._subsets: dict[bytes, Pages] = {}
+        self._may_compress = self._is_requested or page_bytes >= COMPRESS_FROM_BYTES
+        self._bytes_min = math.inf
+        """Bytes per value of the smallest trial without general compression."""
+        self._lz4_bytes_min = math.inf
+        """LZ4 output in bytes per value; infinite without repetition."""
+        self._total_min = math.inf
+        """The cost of the cheapest trial that could be chosen, without those of the library."""
+        self._entropy_bytes = 0.0
+        self._has_repeats = True
 
-    @property
-    def may_compress(self) -> bool:
-        """Whether general compression is requested, or any page is large enough for it."""
-        return self._is_requested or bool(self._is_large.any())
+    def add_all(self, proposed: Sequence[Codec]) -> None:
+        """Try codecs, and general compression of them."""
+        for codec in proposed:
+            self.add(codec)
+        if self._may_compress:
+            self._measure_entropy()
+            for general in _compressed(self._sample, proposed, self._options):
+                self._add_compressed(general)
 
-    def add(self, codec: Codec, page_indices: Int64s) -> None:
-        """Try a codec on a subset of the pages."""
-        if not len(page_indices):
-            return
-        subset = self._subset(page_indices)
-        encoded: ChunkedPages | MeasuredPages | None
-        encoded = codec.measure_pages(subset.block, subset.rows, self._limits)
-        if encoded is None:
-            values = codec.encode_pages(subset.block, subset.rows, self._limits)
-            encoded = ChunkedPages.of(values, subset)
-        self._bytes_min = np.minimum(
-            self._bytes_min,
-            self._record(
-                codec, self._limits, encoded, costs_of(codec, encoded, subset), page_indices
-            ),
-        )
+    def add(self, codec: Codec) -> None:
+        """Try a codec."""
+        cost = self._measured.get((type(codec), None, None))
+        encoded = None
+        if cost is None:
+            encoded = codec.encode_chunks(self._sample, self._limits)
+            cost = cost_of(codec, encoded, self._sample)
+        self._bytes_min = min(self._bytes_min, cost.bytes_per_value)
+        self._total_min = min(self._total_min, cost.total)
+        self.trials.append(Trial(codec, self._limits, cost, self._sample, encoded))
 
-    def add_compressed(self, codec: General, page_indices: Int64s) -> None:
-        """Try general compression on the pages where it is promising."""
-        page_indices = page_indices[self._is_promising(codec)[page_indices]]
-        if not len(page_indices):
+    def finish(self, trial: _LibraryTrial, encoded: ChunkedValues) -> None:
+        """Record the result of a trial."""
+        cost = cost_of_compressed(trial.codec, encoded, trial.inner, self._sample)
+        self.trials.append(Trial(trial.codec, trial.limits, cost, self._sample, encoded))
+
+    def _add_compressed(self, codec: General) -> None:
+        """Try general compression where it is promising."""
+        cost = self._measured.get((type(codec.inner), codec.compression, codec.searches))
+        if not (self._is_promising(codec) if cost is None else cost.bytes_per_value >= 0):
             return
         limits = self._limits
         if self._options.minichunk_size is None:
             limits = replace(limits, bytes_aim=min(_aim(codec), limits.bytes_max))
-        subset = self._subset(page_indices)
-        inner = ChunkedPages.of(codec.inner.encode_pages(subset.block, subset.rows, limits), subset)
-        encoded = ChunkedPages(codec.compress_chunks(inner.values), inner.edges)
-        inner_costs = costs_of(codec.inner, inner, subset)
-        costs = costs_of_compressed(codec, encoded, inner, inner_costs, subset)
-        stored = self._record(codec, limits, encoded, costs, page_indices)
-        if codec.compression is Compression.LZ4:
-            plain = self._sample.raw_bytes / max(self._sample.rows, 1)
-            is_less = stored < _REPETITION * plain
-            self._lz4_bytes_min = np.where(
-                is_less, np.minimum(self._lz4_bytes_min, stored), self._lz4_bytes_min
-            )
+        encoded = None
+        if cost is None:
+            inner = codec.inner.encode_chunks(self._sample, limits)
+            if codec.compression is Compression.ZSTD and codec.searches:
+                self.of_library.append(_LibraryTrial(codec, limits, inner))
+                return
+            encoded = codec.compress_chunks(inner)
+            cost = cost_of_compressed(codec, encoded, inner, self._sample)
+        self.trials.append(Trial(codec, limits, cost, self._sample, encoded))
+        if cost.bytes_per_value < (1 - saving_min(codec)) * self._bytes_min:
+            self._total_min = min(self._total_min, cost.total)
+        is_split = isinstance(codec.inner, ByteStreamSplit)
+        if codec.compression is Compression.LZ4 and not is_split:
+            plain = raw_bytes(self._sample) / max(self._sample.count, 1)
+            if cost.bytes_per_value < REPETITION * plain:
+                self._lz4_bytes_min = min(self._lz4_bytes_min, cost.bytes_per_value)
 
-    def measure_entropy(self) -> None:
-        """Measure byte entropy and repetition of pages large enough to compress."""
-        page_indices = self._is_large.nonzero()[0]
-        if self._is_requested or not len(page_indices) or not _has_planes(self._sample):
+    def _measure_entropy(self) -> None:
+        """Measure byte entropy and repetition."""
+        sample = self._sample
+        if self._is_requested or not isinstance(sample, FixedWidth):
             return
-        subset = self._subset(page_indices)
-        self._entropy_bytes[page_indices] = planes_entropy(subset)
-        self._has_repeats[page_indices] = _values_repeat(subset)
+        if sample.count and sample.bits and not sample.bits % 8:
+            self._entropy_bytes = planes_entropy(sample)
+            self._has_repeats = _values_repeat(sample)
 
-    def _is_promising(self, codec: General) -> _Flags:
-        """Return a mask of the pages where `codec` could save enough bytes to be chosen."""
+    def _is_promising(self, codec: General) -> bool:
+        """Return whether `codec` could save enough bytes and time to be chosen."""
         bytes_max = (1 - saving_min(codec)) * self._bytes_min
-        promising: _Flags = self._entropy_bytes < bytes_max
-        if isinstance(codec.inner, ByteStreamSplit):
-            pass
-        elif codec.compression is Compression.LZ4:
-            promising |= (self._bytes_min > _LZ4_COPY_BYTES) | self._has_repeats
-        else:
-            promising |= _ZSTD_PER_LZ4_MIN * self._lz4_bytes_min < bytes_max
-        return promising if self._is_requested else promising & self._is_large
-
-    def _subset(self, page_indices: Int64s) -> Pages:
-        """Return the samples of a subset of pages, cached by page indices."""
-        if len(page_indices) == self._sample.count:
-            return self._sample
-        return self._subsets.setdefault(page_indices.tobytes(), self._sample.take(page_indices))
-
-    def _record(
-        self,
-        codec: Codec,
-        limits: ChunkLimits,
-        encoded: ChunkedPages | MeasuredPages,
-        costs: Costs,
-        page_indices: Int64s,
-    ) -> _Numbers:
-        """Record a trial; return its bytes per value for all pages."""
-        sample_index, stored, totals = page_indices, costs.bytes_per_value, costs.totals
-        if len(page_indices) < self._sample.count:
-            sample_index, stored, totals = self._expand(
-                page_indices, np.arange(len(page_indices)), stored, totals
-            )
-        self.trials.append(Trial(codec, limits, costs, encoded, sample_index, stored, totals))
-        return stored
-
-    def _expand(
-        self, page_indices: Int64s, subset_index: Int64s, stored: _Numbers, totals: _Numbers
-    ) -> tuple[Int64s, _Numbers, _Numbers]:
-        """Expand the results of a subset to all pages."""
-        sample_indices = np.full(self._sample.count, -1)
-        sample_indices[page_indices] = subset_index
-        expanded = np.full((2, self._sample.count), np.inf)
-        expanded[:, page_indices] = stored, totals
-        return sample_indices, expanded[0], expanded[1]
+        is_split = isinstance(codec.inner, ByteStreamSplit)
+        if codec.compression is Compression.LZ4:
+            may_copy = self._bytes_min > LZ4_COPY_BYTES or self._has_repeats
+            return self._entropy_bytes < bytes_max or (may_copy and not is_split)
+        bytes_least = self._entropy_bytes
+        if not is_split:
+            bytes_least = min(bytes_least, ZSTD_PER_LZ4_MIN * self._lz4_bytes_min)
+        if self._is_requested:
+            return True
+        if not bytes_least < bytes_max or not isinstance(self._sample, FixedWidth):
+            return bytes_least < bytes_max
+        least = least_cost_of_compressed(codec, bytes_least, self._sample)
+        return least.total < self._total_min
 
 
 def _aim(codec: General) -> int:
@@ -272,119 +340,108 @@ def _aim(codec: General) -> int:
     return CODED_AIM if isinstance(codec.inner, Fsst) else NUMBERS_AIM
 
 
-def best_trials(trials: Sequence[Trial], options: EncodingOptions) -> Int64s:
-    """Return the index of the cheapest trial of each page.
+def best_trial(trials: Sequence[Trial], options: EncodingOptions) -> Trial:
+    """Return the cheapest trial.
 
     If general compression is requested, the smallest trial wins, and it is used if smaller than
     plain values. Otherwise it must save the minimum share over the best trial without it.
     """
-    stored = np.array([trial.bytes_per_value for trial in trials])
-    totals = np.array([trial.totals for trial in trials])
-    is_general = np.array([isinstance(trial.codec, General) for trial in trials])
+    plain = [trial for trial in trials if not isinstance(trial.codec, General)]
+    general = [trial for trial in trials if isinstance(trial.codec, General)]
     if options.compression in GENERAL:
-        is_raw = [not isinstance(trial.codec, (General, *PACKED, Fsst)) for trial in trials]
-        bytes_min = stored[is_raw].min(axis=0, initial=np.inf)
-        general_bytes = np.where(is_general[:, None] & (stored < bytes_min), stored, np.inf)
-        plain = np.where(is_general[:, None], np.inf, totals)
-        has_any = np.isfinite(general_bytes).any(axis=0)
-        chosen: Int64s = np.where(has_any, general_bytes.argmin(axis=0), plain.argmin(axis=0))
-        return chosen
-    bytes_min = stored[~is_general].min(axis=0)
-    for number, trial in enumerate(trials):
-        if isinstance(trial.codec, General):
-            is_smaller = stored[number] < (1 - saving_min(trial.codec)) * bytes_min
-            totals[number] = np.where(is_smaller, totals[number], np.inf)
-    best: Int64s = totals.argmin(axis=0)
-    return best
+        raw = [
+            trial.cost.bytes_per_value
+            for trial in plain
+            if not isinstance(trial.codec, (*PACKED, Fsst))
+        ]
+        smallest = min(general, key=lambda trial: trial.cost.bytes_per_value, default=None)
+        if smallest is not None and smallest.cost.bytes_per_value < min(raw, default=math.inf):
+            return smallest
+        return min(plain, key=lambda trial: trial.cost.total)
+    bytes_min = min(trial.cost.bytes_per_value for trial in plain)
+    saving = [
+        trial
+        for trial in general
+        if isinstance(trial.codec, General)
+        and trial.cost.bytes_per_value < (1 - saving_min(trial.codec)) * bytes_min
+    ]
+    return min((*plain, *saving), key=lambda trial: trial.cost.total)
 
 
-def planes_entropy(values: Pages) -> _Numbers:
+def planes_entropy(values: FixedWidth) -> float:
     """Return the bytes per value under order-0 entropy coding of each byte plane.
 
     Bytes are replaced by differences from the same byte of the previous value if that is smaller,
     so that sequences are recognized as regular.
 
-    >>> planes_entropy(Pages.single(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8)))
-    array([0.125])
+    >>> planes_entropy(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8))
+    0.125
     """
-    assert isinstance(values.block, FixedWidth)
-    width, rows = values.block.bits // 8, values.rows
-    step = max(1, rows // _ENTROPY_VALUES)
-    sums = kernels.byte_entropy_sums(
-        values.block.data[: values.count * rows * width], width, rows, step
-    )
+    width, rows = values.bits // 8, values.count
+    step = max(1, rows // ENTROPY_VALUES)
+    sums = kernels.byte_entropy_sums(values.data[: rows * width], width, step)
     num_values = (rows - 1) // step + 1
-    entropy: _Numbers = (width * math.log2(num_values) - sums.max(axis=1) / num_values) / 8
-    return entropy
+    return (width * math.log2(num_values) - max(sums) / num_values) / 8
 
 
-def _has_planes(values: Pages) -> bool:
-    block = values.block
-    return (
-        isinstance(block, FixedWidth) and block.count > 0 and block.bits > 0 and block.bits % 8 == 0
-    )
+def _values_repeat(values: FixedWidth) -> bool:
+    """Return whether values repeat at the start of the sample."""
+    if values.bits not in UNSIGNED_TYPES:
+        return True
+    rows = min(values.count, ENTROPY_VALUES)
+    start = slice_block(values, 0, rows)
+    return runs_and_distinct(start)[1] < REPETITION * rows
 
 
-def _values_repeat(values: Pages) -> _Flags:
-    """Return a mask of the pages with repeated values at the start of the sample."""
-    block = values.block
-    if not isinstance(block, FixedWidth) or block.bits not in UNSIGNED_TYPES:
-        return np.ones(values.count, np.bool_)
-    num_values = min(values.rows, _ENTROPY_VALUES)
-    _, distinct = values.slices([(0, num_values)]).runs_and_distinct
-    repeats: _Flags = distinct < _REPETITION * num_values
-    return repeats
+def runs_and_distinct(block: Block) -> tuple[int, int]:
+    """Return the number of runs of equal values and of distinct values."""
+    if isinstance(block, Variable):
+        return kernels.count_distinct_strings(block.offsets, block.data, block.count)
+    assert isinstance(block, FixedWidth)
+    data, width = block.data, block.bits // 8
+    if block.bits == 1:
+        data, width = np.unpackbits(data, bitorder="little", count=block.count), 1
+    return kernels.count_distinct_fixed(data[: block.count * width], width, block.count)
 
 
-def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int64s]]:
-    """Return the proposed codecs permitted by the options, with their pages."""
-    if options.compression is Compression.FSST and isinstance(sample.block, Variable):
-        return [(Fsst(), np.array([page])) for page in range(sample.count)]
+def _proposed(sample: Block, options: EncodingOptions) -> list[Codec]:
+    """Return the proposed codecs permitted by the options."""
+    if options.compression is Compression.FSST and isinstance(sample, Variable):
+        return [Fsst()]
     excluded: tuple[type[Codec], ...] = () if options.rle_threshold is None else (Rle,)
     if options.compression is Compression.NONE:
         excluded = (*excluded, *PACKED, Fsst)
     return [
-        proposed
+        codec
         for kind in _PROPOSING
         if not issubclass(kind, excluded)
-        for proposed in kind.propose(sample.block, sample.rows)
+        for codec in kind.propose(sample)
     ]
 
 
 def _compressed(
-    sample: Pages, proposed: Sequence[tuple[Codec, Int64s]], options: EncodingOptions
-) -> Iterator[tuple[General, Int64s]]:
+    sample: Block, proposed: Sequence[Codec], options: EncodingOptions
+) -> Iterator[General]:
     """Yield general compressions of the proposed codecs, fastest first."""
     inner = list(proposed)
     if options.compression not in GENERAL:
         # Compress codes of strings instead of the strings: a chunk holds more of them, so the
         # result is no larger, and the slow decompression generates half of the bytes.
-        is_coded = np.zeros(sample.count, np.bool_)
-        for codec, page_indices in proposed:
-            is_coded[page_indices] |= isinstance(codec, Fsst)
-        inner = [
-            (
-                codec,
-                page_indices[~is_coded[page_indices]]
-                if isinstance(codec, VariableCodec)
-                else page_indices,
-            )
-            for codec, page_indices in proposed
-            if not isinstance(codec, PACKED)
-        ]
-    if isinstance(sample.block, FixedWidth) and sample.block.bits in (32, 64):
+        is_coded = any(isinstance(codec, Fsst) for codec in proposed)
+        excluded = (*PACKED, VariableCodec) if is_coded else PACKED
+        inner = [codec for codec in proposed if not isinstance(codec, excluded)]
+    if isinstance(sample, FixedWidth) and sample.bits in (32, 64):
         if options.bss is ByteStreamSplitMode.ON:
-            inner = [(ByteStreamSplit(), sample.indices)]
+            inner = [ByteStreamSplit()]
         elif options.bss is ByteStreamSplitMode.AUTO:
-            inner = [*inner, (ByteStreamSplit(), sample.indices)]
+            inner = [*inner, ByteStreamSplit()]
     for compression in _compressions(options):
-        for codec, page_indices in inner:
-            for general in _general_codecs(codec, compression, sample, options):
-                yield general, page_indices
+        for codec in inner:
+            yield from _general_codecs(codec, compression, sample, options)
 
 
 def _general_codecs(
-    codec: Codec, compression: Compression, sample: Pages, options: EncodingOptions
+    codec: Codec, compression: Compression, sample: Block, options: EncodingOptions
 ) -> Iterator[General]:
     """Yield the general compressions to try on the output of a codec."""
     if options.compression is not None:
@@ -397,16 +454,12 @@ def _general_codecs(
             yield General(codec, compression, searches=False)
             yield General(codec, compression, _CODES_LEVEL)
         return
-    if isinstance(codec, Flat) and is_zstd and _may_be_coded(sample):
+    # Entropy coding may pay for bytes, and integers with repetitive high bytes.
+    may_code = isinstance(sample, FixedWidth) and sample.bits in _CODED_BITS
+    if isinstance(codec, Flat) and is_zstd and may_code:
         yield General(codec, compression, searches=False)
-    is_fixed = isinstance(sample.block, FixedWidth)
-    level = _NUMBERS_LEVEL if is_fixed else _STRINGS_LEVEL
+    level = _NUMBERS_LEVEL if isinstance(sample, FixedWidth) else _STRINGS_LEVEL
     yield General(codec, compression, level if is_zstd else None)
-
-
-def _may_be_coded(sample: Pages) -> bool:
-    """Return whether entropy coding may pay: bytes, or integers with repetitive high bytes."""
-    return isinstance(sample.block, FixedWidth) and sample.block.bits in _CODED_BITS
 
 
 def _compressions(options: EncodingOptions) -> tuple[Compression, ...]:
@@ -419,14 +472,10 @@ def _compressions(options: EncodingOptions) -> tuple[Compression, ...]:
             return ()
 
 
-def _has_few_runs(sample: Pages, options: EncodingOptions) -> _Flags:
-    """Return a mask of the pages with few enough runs for the requested threshold."""
-    block = sample.block
-    is_requested = (
-        options.rle_threshold and isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES
-    )
-    if not is_requested:
-        return np.zeros(sample.count, np.bool_)
-    assert options.rle_threshold is not None
-    has_runs: _Flags = sample.runs_and_distinct[0] < options.rle_threshold * sample.rows
-    return has_runs
+def _has_few_runs(sample: Block, options: EncodingOptions) -> bool:
+    """Return whether there are few enough runs for the requested threshold."""
+    if not options.rle_threshold or not isinstance(sample, FixedWidth):
+        return False
+    if sample.bits not in UNSIGNED_TYPES:
+        return False
+    return runs_and_distinct(sample)[0] < options.rle_threshold * sample.count

@@ -84,15 +84,6 @@ class EncodedBlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeasuredPages:
-    """Predicted sizes of encoded pages: bytes of the single part, and chunk count."""
-
-    encoding: pb21.CompressiveEncoding
-    encoded_bytes: Int64s
-    num_chunks: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class EncodedBlocks:
     """Many blocks with one encoding, such as the levels of every chunk of a page."""
 
@@ -265,27 +256,15 @@ class Codec:
         return None
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Yield codecs worth trying in mini-block context, each with the suitable pages.
-
-        The block contains samples of pages with `rows` values each.
-        """
-        del block, rows
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Yield codecs worth trying in mini-block context on a sample of a page."""
+        del block
         return iter(())
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Split values into chunks and encode them."""
-        return self.encode_pages(block, block.count, limits)
-
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Encode consecutive pages of `rows` values each as chunks."""
-        del rows, limits
+        del limits
         raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
-
-    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
-        """Predict the result of `encode_pages`, or return `None` if it must be encoded."""
-        del block, rows, limits
-        return None
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Encode values into one buffer per count, all with the same encoding."""

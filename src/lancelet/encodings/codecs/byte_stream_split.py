@@ -18,7 +18,7 @@ from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, ValuePositions
-from lancelet.encodings.codecs.chunking import chunk_values, page_counts, to_slices
+from lancelet.encodings.codecs.chunking import chunk_counts, chunk_values, to_slices
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.validate import check_sizes, require_fixed_width
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -41,7 +41,7 @@ class ByteStreamSplit(Codec):
         """Return the bytes of the values, which equal those of the planes."""
         return codecs.bytes_max(message.values, counts)
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Split values into chunks and their bytes into planes."""
         values = require_fixed_width(block, self.wire_name)
         if values.bits not in (32, 64):
@@ -49,14 +49,10 @@ class ByteStreamSplit(Codec):
                 "byte-stream split requires values of 32 or 64 bits", bits=values.bits
             )
         width = values.bits // 8
-        chunk = chunk_values(rows, width, limits)
-        counts = page_counts(values.count // rows if rows else 0, rows, chunk)
+        counts = chunk_counts(values.count, chunk_values(values.count, width, limits))
         sizes = counts * width
         split = to_slices(sizes, kernels.split_bytes_chunks(values.data, width, counts))
-        encoding = pb21.CompressiveEncoding(
-            byte_stream_split=pb21.ByteStreamSplit(values=flat_encoding(values.bits))
-        )
-        return ChunkedValues(encoding, (split,), counts)
+        return ChunkedValues(split_encoding(values.bits), (split,), counts)
 
     @classmethod
     def decode_chunks(
@@ -84,6 +80,13 @@ class ByteStreamSplit(Codec):
         indices = first[:, None] + np.arange(width) * counts[positions.chunk][:, None]
         data = kernels.take_fixed(parts[0].source, indices.reshape(-1), 1)
         return FixedWidth(width * 8, data, len(first))
+
+
+def split_encoding(bits: int) -> pb21.CompressiveEncoding:
+    """Return the encoding of byte planes of values of `bits` bits."""
+    return pb21.CompressiveEncoding(
+        byte_stream_split=pb21.ByteStreamSplit(values=flat_encoding(bits))
+    )
 
 
 def _validate_bits(message: Any, slices: ByteSlices, counts: Int64s) -> int:

@@ -30,25 +30,6 @@ def chunk_counts(count: int, chunk: int) -> Int64s:
     return counts
 
 
-def page_indices(count: int, rows: int) -> Int64s:
-    """Return the indices of the pages (at least one) of `count` values.
-
-    >>> page_indices(10, 5).tolist()
-    [0, 1]
-    """
-    return np.arange(count // rows if rows else 1)
-
-
-def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
-    """Split each page of `rows` values into chunks.
-
-    >>> page_counts(2, 5, 4).tolist()
-    [4, 1, 4, 1]
-    """
-    counts = chunk_counts(rows, chunk)
-    return counts if num_pages == 1 else np.tile(counts, num_pages)
-
-
 VALUES_MIN: Final = 2
 """Minimum number of values of a chunk except the last; the reference rejects single values."""
 

@@ -28,13 +28,7 @@ from lancelet.encodings.codecs.base import (
     Encoding,
     ValuePositions,
 )
-from lancelet.encodings.codecs.chunking import (
-    chunk_values,
-    join_bytes,
-    page_counts,
-    page_indices,
-    to_slices,
-)
+from lancelet.encodings.codecs.chunking import chunk_counts, chunk_values, join_bytes, to_slices
 from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
 from lancelet.encodings.codecs.validate import check_sizes, validate_fixed_rows
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -92,18 +86,17 @@ class FixedSizeListCodec(Codec):
         return (counts * levels[-1].items * bits + 7) // 8
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+    def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose this codec for lists; no other codec stores them."""
         if isinstance(block, FixedSizeList):
-            yield cls(), page_indices(block.count, rows)
+            yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Split lists into chunks of item bitmaps and items."""
         levels, validities, items = _flatten(block)
         value_bits = levels[-1].items * items.bits
         value_bytes = value_bits / 8 + sum(level.validity_bytes for level in levels)
-        chunk = chunk_values(rows, value_bytes, limits)
-        counts = page_counts(block.count // rows if rows else 0, rows, chunk)
+        counts = chunk_counts(block.count, chunk_values(block.count, value_bytes, limits))
         bits = [
             cut_bits(validity, counts * level.items)
             for level, validity in zip(levels, validities, strict=True)

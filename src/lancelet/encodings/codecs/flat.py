@@ -25,14 +25,12 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
-    MeasuredPages,
     ValuePositions,
 )
 from lancelet.encodings.codecs.chunking import (
+    chunk_counts,
     chunk_values,
     join_bytes,
-    page_counts,
-    page_indices,
     to_slices,
 )
 from lancelet.encodings.codecs.validate import check_sizes, require_fixed_width, validate_fixed_rows
@@ -87,30 +85,17 @@ class Flat(Codec):
         return cls.bytes_max(message, counts, codecs)
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+    def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose plain values for fixed-width blocks."""
         if isinstance(block, FixedWidth):
-            yield cls(), page_indices(block.count, rows)
+            yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Split values into chunks of `limits.bytes_aim`."""
         values = require_fixed_width(block, self.wire_name)
-        chunk = chunk_values(rows, values.bits / 8, limits)
-        counts = page_counts(values.count // rows if rows else 0, rows, chunk)
-        if values.bits == 1 and chunk % 8 == 0:
-            slices = to_slices((counts + 7) // 8, align_bits(values.data, values.count, rows))
-        else:
-            slices = self.encode_blocks(values, counts).slices
-        return ChunkedValues(flat_encoding(values.bits), (slices,), counts)
-
-    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
-        """Return the size of the values, unless chunks of bits must be aligned."""
-        values = require_fixed_width(block, self.wire_name)
-        chunk = chunk_values(rows, values.bits / 8, limits)
-        if not rows or (values.bits == 1 and chunk % 8):
-            return None
-        sizes = np.full(values.count // rows, (rows * values.bits + 7) // 8)
-        return MeasuredPages(flat_encoding(values.bits), sizes, -(-rows // chunk))
+        counts = chunk_counts(values.count, chunk_values(values.count, values.bits / 8, limits))
+        encoded = self.encode_blocks(values, counts)
+        return ChunkedValues(flat_encoding(values.bits), (encoded.slices,), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Slice the bytes of the values."""
@@ -173,18 +158,6 @@ class Flat(Codec):
         """Return the rows after checking their width."""
         del codecs
         return validate_fixed_rows(rows, flat_bits(message), cls.wire_name)
-
-
-def align_bits(bits: Bytes, count: int, rows: int) -> Bytes:
-    """Return a bitmap with every `rows` bits aligned to a byte boundary.
-
-    >>> align_bits(np.array([0b1101], np.uint8), 4, 2).tolist()
-    [1, 3]
-    """
-    if rows == count or rows % 8 == 0:
-        return _clear_trailing_bits(bits, count)
-    plain = np.unpackbits(bits, bitorder="little", count=count).reshape(-1, rows)
-    return np.packbits(plain, axis=1, bitorder="little").reshape(-1)
 
 
 def cut_bits(bits: Bytes, counts: Int64s) -> ByteSlices:

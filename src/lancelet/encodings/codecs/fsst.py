@@ -89,24 +89,17 @@ class Fsst(Codec):
         return codecs.num_buffers(message.values)
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose FSST for large pages with an average of at least four bytes per string.
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose FSST for many bytes, with an average of at least four per string."""
+        if isinstance(block, Variable) and block.count:
+            num_bytes = int(block.offsets[-1]) - int(block.offsets[0])
+            if num_bytes >= max(BYTES_MIN, 4 * block.count):
+                yield cls(table=SymbolTable(*kernels.fsst_train(block.offsets, block.data)))
 
-        Each page has its own table.
-        """
-        if not isinstance(block, Variable) or not rows:
-            return
-        ends = block.offsets[::rows].astype(np.int64)
-        is_long = ends[1:] - ends[:-1] >= max(BYTES_MIN, 4 * rows)
-        for page in is_long.nonzero()[0].tolist():
-            offsets = block.offsets[page * rows : (page + 1) * rows + 1]
-            table = SymbolTable(*kernels.fsst_train(offsets, block.data))
-            yield cls(table=table), np.array([page])
-
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode all strings with one table and split the codes into chunks."""
         table, codes = self._encode(require_variable(block, self.wire_name))
-        inner = self.inner.encode_pages(codes, rows, limits)
+        inner = self.inner.encode_chunks(codes, limits)
         return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
 
     def encode_values(self, block: Block) -> EncodedValues:

@@ -89,14 +89,18 @@ class General(Codec):
         plain = _decompress(message, slices, codecs.block_bytes_max(message.values, values_max))
         return codecs.as_plain(message.values, plain, values_max)
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
-        return self.compress_chunks(self.inner.encode_pages(block, rows, limits))
+        return self.compress_chunks(self.inner.encode_chunks(block, limits))
 
     def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
         """Compress the first buffer of each chunk."""
         first = inner.parts[0]
         packed = self._compress(first) if self.searches else _entropy_code(first, inner.encoding)
+        return self.wrap_chunks(inner, packed)
+
+    def wrap_chunks(self, inner: ChunkedValues, packed: ByteSlices) -> ChunkedValues:
+        """Replace the first buffer of each chunk by its compressed bytes."""
         parts = (packed, *inner.parts[1:])
         return ChunkedValues(self._wrap(inner.encoding), parts, inner.counts)
 
@@ -156,8 +160,15 @@ class General(Codec):
         return kernels.lz4_compress_chunks(slices, sized=True)
 
     def _wrap(self, inner: Any) -> pb21.CompressiveEncoding:
-        compression = pb21.BufferCompression(scheme=self.scheme, level=self.level)  # type: ignore[arg-type]  # enums are ints
-        return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
+        return general_encoding(self.scheme, inner, self.level)
+
+
+def general_encoding(
+    scheme: int, values: Any, level: int | None = None
+) -> pb21.CompressiveEncoding:
+    """Return the encoding of compressed `values`."""
+    compression = pb21.BufferCompression(scheme=scheme, level=level)  # type: ignore[arg-type]  # enums are ints
+    return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=values))
 
 
 def _entropy_code(chunks: ByteSlices, inner: Any) -> ByteSlices:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, ByteSlices, Int64s
+from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -25,11 +25,10 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
-    MeasuredPages,
     ValuePositions,
     ValueRange,
 )
-from lancelet.encodings.codecs.chunking import page_counts
+from lancelet.encodings.codecs.chunking import chunk_counts
 from lancelet.encodings.codecs.unsigned import (
     UNSIGNED_TYPES,
     from_unsigned,
@@ -56,32 +55,20 @@ class InlineBitpacking(Codec):
         return f"inline_bitpacking({message.uncompressed_bits_per_value})"
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose packing for pages of numbers with unused high bits."""
-        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and rows:
-            mean = _widths(to_unsigned(block, cls.wire_name), rows).mean(axis=1)
-            yield cls(), (mean <= block.bits - 1).nonzero()[0]
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose packing for numbers with unused high bits."""
+        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and block.count:
+            widths = kernels.bit_widths(to_unsigned(block, cls.wire_name), BLOCK_VALUES)
+            if widths.mean() <= block.bits - 1:
+                yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Pack 1024 values per chunk (at most 8 KiB), regardless of the target size."""
         del limits
         integers = to_unsigned(block, self.wire_name)
-        counts = page_counts(len(integers) // rows if rows else 0, rows, BLOCK_VALUES)
-        packed = kernels.pack_chunks(*_padded(integers, rows))
+        counts = chunk_counts(len(integers), BLOCK_VALUES)
+        packed = kernels.pack_chunks(integers)
         return ChunkedValues(inline_encoding(integers.itemsize * 8), (ByteSlices(*packed),), counts)
-
-    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
-        """Compute the packed size from the widths of the blocks."""
-        del limits
-        integers = to_unsigned(block, self.wire_name)
-        if not len(integers):
-            return None
-        widths = _widths(integers, rows)
-        blocks = widths.shape[1]
-        sizes = (
-            widths.sum(axis=1, dtype=np.int64) * (BLOCK_VALUES // 8) + blocks * integers.itemsize
-        )
-        return MeasuredPages(inline_encoding(integers.itemsize * 8), sizes, blocks)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Pack a single block of at most 1024 values."""
@@ -164,24 +151,6 @@ class InlineBitpacking(Codec):
         bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
         check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
         return from_unsigned(kernels.unpack_chunks(slices, counts, bits))
-
-
-def _widths(integers: npt.NDArray[Any], rows: int) -> Bytes:
-    """Return the bit width of each block, a row per page."""
-    return kernels.bit_widths(*_padded(integers, rows)).reshape(len(integers) // rows, -1)
-
-
-def _padded(integers: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:
-    """Pad pages of `rows` values to whole blocks; also return the values per block."""
-    if rows == len(integers) or rows % BLOCK_VALUES == 0:
-        return integers, BLOCK_VALUES
-    if rows < BLOCK_VALUES:
-        return integers, rows
-    padded = np.zeros(
-        (len(integers) // rows, -(-rows // BLOCK_VALUES) * BLOCK_VALUES), integers.dtype
-    )
-    padded[:, :rows] = integers.reshape(-1, rows)
-    return padded.reshape(-1), BLOCK_VALUES
 
 
 def inline_encoding(bits: int) -> pb21.CompressiveEncoding:

@@ -18,7 +18,6 @@ import numpy as np
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, ValuePositions
-from lancelet.encodings.codecs.chunking import page_indices
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -46,19 +45,19 @@ class PackedStruct(Codec):
         return codecs.bytes_max(message.values, counts)
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+    def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose packing for structs of fixed width; no other codec stores them."""
         if isinstance(block, Fields):
-            yield cls(), page_indices(block.count, rows)
+            yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Interleave the fields and split the rows into chunks."""
         if not isinstance(block, Fields):
             raise UnsupportedError("packing requires structs", found=type(block).__name__)
         columns = [as_columns(child) for child in block.children]
         zipped = np.concatenate(columns, axis=1)
         values = FixedWidth(zipped.shape[1] * 8, zipped.reshape(-1), block.count)
-        chunked = Flat().encode_pages(values, rows, limits)
+        chunked = Flat().encode_chunks(values, limits)
         encoding = pb21.CompressiveEncoding(
             packed_struct=pb21.PackedStruct(
                 bits_per_value=[column.shape[1] * 8 for column in columns],

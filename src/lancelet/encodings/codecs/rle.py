@@ -22,7 +22,7 @@ from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
-from lancelet.encodings.codecs.chunking import page_counts, to_slices
+from lancelet.encodings.codecs.chunking import chunk_counts, to_slices
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES, to_unsigned, validate_bits
 from lancelet.encodings.codecs.validate import check_expansion, require_fixed_width
@@ -68,19 +68,20 @@ class Rle(Codec):
         return None if values is None or lengths is None else 8 + values + lengths
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose runs for pages where at least half of the values equal the previous one."""
-        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and rows:
-            runs, _ = kernels.count_distinct_fixed(block.data, block.bits // 8, rows, 0)
-            yield cls(), (runs * 2 <= rows).nonzero()[0]
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose runs if at least half of the values equal the previous one."""
+        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and block.count:
+            runs, _ = kernels.count_distinct_fixed(block.data, block.bits // 8, 0)
+            if runs * 2 <= block.count:
+                yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Split values into chunks of the maximum size, and encode runs."""
         integers = to_unsigned(block, self.wire_name)
         chunk = limits.values_max
         while chunk > 64 and chunk * (integers.itemsize + 1) > limits.bytes_max:
             chunk //= 2
-        counts = page_counts(len(integers) // rows if rows else 0, rows, chunk)
+        counts = chunk_counts(len(integers), chunk)
         values, lengths = _encode(integers, counts)
         return ChunkedValues(run_encoding(integers.itemsize * 8), (values, lengths), counts)
 

@@ -36,7 +36,6 @@ from lancelet.encodings.codecs.chunking import (
     VALUES_MIN,
     chunk_counts,
     join_bytes,
-    page_indices,
     to_slices,
 )
 from lancelet.encodings.codecs.flat import flat_encoding
@@ -74,17 +73,16 @@ class VariableCodec(Codec):
         return 1 + codecs.owns_bytes(message.offsets)
 
     @classmethod
-    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+    def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose plain strings for all strings."""
         if isinstance(block, Variable):
-            yield cls(), page_indices(block.count, rows)
+            yield cls()
 
-    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Split strings into chunks of equal count per page, within the limits."""
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Split strings into chunks of equal count within the limits."""
         values = require_variable(block, self.wire_name)
         width = values.offsets.itemsize
-        page_chunk_values = _chunk_values(values, rows, limits)
-        counts = np.concatenate([chunk_counts(rows, chunk) for chunk in page_chunk_values])
+        counts = chunk_counts(values.count, _chunk_values(values, limits))
         chunks = kernels.split_variable(values.offsets, values.data, counts, PAD_BYTE)
         return ChunkedValues(variable_encoding(width * 8), (chunks,), counts)
 
@@ -156,35 +154,21 @@ class VariableCodec(Codec):
         return validate_variable_rows(rows, cls.wire_name)
 
 
-def _chunk_values(values: Variable, rows: int, limits: ChunkLimits) -> list[int]:
-    """Return the largest power of two of strings per chunk within the limits, for each page."""
-    if not rows:
-        return [VALUES_MIN]
-    ends = values.offsets[::rows].astype(np.int64)
-    total = ends[1:] - ends[:-1]
-    chunk_sizes, pending = np.full(len(total), VALUES_MIN), np.arange(len(total))
+def _chunk_values(values: Variable, limits: ChunkLimits) -> int:
+    """Return the largest power of two of strings per chunk within the limits."""
+    count = values.count
+    total = int(values.offsets[-1]) - int(values.offsets[0])
     chunk = limits.values_max
-    while chunk > VALUES_MIN and len(pending):
-        if chunk // 2 < rows:
-            head = (min(chunk, rows) + 1) * values.offsets.itemsize
-            fits = total[pending] / -(-rows // chunk) + head <= limits.bytes_aim
-            if fits.any():
-                fitting = pending[fits]
-                if int(total[fitting].max()) + head > limits.bytes_max:
-                    longest = _longest_chunks(values, fitting, rows, chunk)
-                    fitting = fitting[longest + head <= limits.bytes_max]
-                chunk_sizes[fitting] = chunk
-                pending = pending[chunk_sizes[pending] != chunk]
+    while chunk > VALUES_MIN:
+        head = (min(chunk, count) + 1) * values.offsets.itemsize
+        if chunk // 2 < count and total / -(-count // chunk) + head <= limits.bytes_aim:
+            if total + head <= limits.bytes_max:
+                return chunk
+            ends = values.offsets[np.append(np.arange(0, count, chunk), count)]
+            if int(np.diff(ends).max()) + head <= limits.bytes_max:
+                return chunk
         chunk //= 2
-    return chunk_sizes.tolist()
-
-
-def _longest_chunks(values: Variable, pages: Int64s, rows: int, chunk: int) -> Int64s:
-    """Return the size of the largest chunk of each page of `rows` strings."""
-    edges = np.append(np.arange(0, rows, chunk), rows)
-    ends = values.offsets[pages[:, None] * rows + edges]
-    sizes: Int64s = (ends[:, 1:] - ends[:, :-1]).max(axis=1).astype(np.int64)
-    return sizes
+    return chunk
 
 
 def plain_offset_bits(offsets: Any) -> int:

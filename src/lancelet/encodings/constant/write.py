@@ -28,21 +28,14 @@ def build_constant_value(
     The format also has pages with one value and some nulls, but their levels are never encoded, so
     a mini-block page is smaller.
     """
-    if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
-        return _repeat_page(
-            page_indices, _constant_layout(layers, value.data.tobytes()), (), "constant"
-        )
-    buffers = (build_value(value),)
-    return _repeat_page(page_indices, _constant_layout(layers, None), buffers, "constant")
-
-
-def _repeat_page(
-    page_indices: Sequence[int], layout: ConstantLayout, buffers: Sequence[Bytes], encoding: str
-) -> Body:
-    """Return identical pages."""
     count = len(page_indices)
-    slices = tuple(ByteSlices.repeated(data, count) for data in buffers)
-    return Body(page_indices, layout, slices, [encoding] * count, [NO_CANDIDATES] * count)
+    slices: tuple[ByteSlices, ...] = ()
+    if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
+        layout = _constant_layout(layers, value.data.tobytes())
+    else:
+        layout = _constant_layout(layers, None)
+        slices = (ByteSlices.repeated(build_value(value), count),)
+    return Body(page_indices, layout, slices, ["constant"] * count, [NO_CANDIDATES] * count)
 
 
 @lru_cache(256)
@@ -60,15 +53,15 @@ def build_empty_value(leaf: ShreddedLeaf) -> Body:
     return Body.single(layout, levels, "constant")
 
 
-def build_nulls(leaf: ShreddedLeaf, count: int, *, has_level_encodings: bool) -> Body:
-    """Build pages without valid values.
+def build_nulls(leaf: ShreddedLeaf, *, has_level_encodings: bool) -> Body:
+    """Build a page without valid values.
 
     `has_level_encodings` is whether the file version supports encoded levels in these pages.
     """
     layout = ConstantLayout(leaf.layers, inline_value=None)
     # With several layers, levels are required to identify the null layer.
     if leaf.repetition is None and len(leaf.layers.each) == 1:
-        return _repeat_page(range(count), layout, (), "null")
+        return Body.single(layout, (), "null")
     repetition, definition = (
         _encode_if_smaller(levels, has_level_encodings=has_level_encodings)
         for levels in (leaf.repetition, leaf.definition)

@@ -16,7 +16,7 @@ from lancelet.kernels import ZipShape
 _NO_LEVELS = np.empty(0, np.uint16)
 
 
-def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, page_index: int = 0) -> Body:
+def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues) -> Body:
     """Build a full-zip page."""
     repetition = _NO_LEVELS if leaf.repetition is None else leaf.repetition
     definition = _NO_LEVELS if leaf.definition is None else leaf.definition
@@ -53,12 +53,12 @@ def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, page_index: int = 
     )
     description = registry.describe(values.encoding)
     if starts is None or (value_bits is not None and leaf.repetition is None):
-        return Body.single(layout, (zipped,), description, page_index)
+        return Body.single(layout, (zipped,), description)
     if leaf.repetition is not None:
         opens_row = np.append(leaf.repetition == layers.rep_max, True)
         starts = starts[opens_row]
     index = row_index(starts, len(zipped))
-    return Body.single(layout, (zipped, index), description, page_index)
+    return Body.single(layout, (zipped, index), description)
 
 
 def row_index(starts: Int64s, data_bytes: int) -> Bytes:

@@ -13,7 +13,7 @@ from lancelet.encodings.levels.nesting import (
     paths,
     rows_multiple,
 )
-from lancelet.encodings.levels.shred import ShreddedLeaf, plain_layers, shred, shred_together
+from lancelet.encodings.levels.shred import ShreddedLeaf, plain_layers, shred, shred_leaf
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
@@ -47,7 +47,7 @@ __all__ = [
     "plain_layers",
     "rows_multiple",
     "shred",
-    "shred_together",
+    "shred_leaf",
     "unravel",
     "visible_validity",
     "wrap_in_fixed_lists",

@@ -16,7 +16,7 @@ lists is only available at the leaf. Items of null lists are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -85,14 +85,6 @@ class ShreddedLeaf:
             return np.ones(len(self.values), np.bool_)
         visible: _Flags = self.definition[self.definition <= self.layers.visible_def_max] == 0
         return visible
-
-    def page(self, index: int, count: int) -> ShreddedLeaf:
-        """Return one of `count` pages with equal row counts and without lists."""
-        if count == 1:
-            return self
-        rows = len(self.values) // count
-        start = index * rows
-        return self._part(slice(start, start + rows), self.values.slice(start, rows))
 
     def split(self, row: int) -> tuple[ShreddedLeaf, ShreddedLeaf]:
         """Return the rows before `row` and those from `row`."""
@@ -165,40 +157,9 @@ def shred(node: Node, array: pa.Array) -> list[ShreddedLeaf]:
     return list(_shred(node, array, _Entries(len(array))))
 
 
-def shred_together(
-    field: Field, arrays: Sequence[pa.Array]
-) -> Iterator[tuple[Sequence[int], ShreddedLeaf]]:
-    """Yield the leaves of arrays of one kind and length without enclosing nodes.
-
-    Arrays without nulls, with some, and with only nulls share a leaf each, yielded with their
-    indices.
-    """
-    kinds: dict[int, list[int]] = {}
-    for index, array in enumerate(arrays):
-        nulls = array.null_count
-        kinds.setdefault((nulls > 0) + (nulls == len(array) > 0), []).append(index)
-    for nulls, indices in kinds.items():
-        group = [arrays[index] for index in indices] if len(kinds) > 1 else arrays
-        joined = group[0] if len(group) == 1 else _concat(group)
-        yield (
-            indices,
-            shred_leaf(field, joined)
-            if nulls
-            else ShreddedLeaf(field, _ALL_VALID, None, None, joined),
-        )
-
-
 def plain_layers(array: pa.Array) -> Layers:
     """Return the layers of an array without enclosing nodes."""
     return _WITH_NULLS if array.null_count else _ALL_VALID
-
-
-def _concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Concatenate arrays of one type, or of equally wide numbers, as the type of the first."""
-    data_type = arrays[0].type
-    return pa.concat_arrays(
-        [array if array.type == data_type else array.view(data_type) for array in arrays]
-    )
 
 
 def shred_leaf(field: Field, array: pa.Array) -> ShreddedLeaf:

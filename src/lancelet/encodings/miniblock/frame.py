@@ -64,15 +64,10 @@ class ChunkParts:
     buffers: tuple[ByteSlices, ...]
 
 
-def build_chunk_table(
-    chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool, last: Int64s | int = -1
-) -> Bytes:
-    """Build the chunk table: the inverse of `kernels.locate_chunks`.
-
-    `last` are the indices of the last chunk of each page.
-    """
+def build_chunk_table(chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool) -> Bytes:
+    """Build the chunk table: the inverse of `kernels.locate_chunks`."""
     logarithms = np.log2(np.maximum(counts, 1)).astype(np.int64)
-    logarithms[last] = 0
+    logarithms[-1] = 0
     entries = ((chunk_bytes // ALIGNMENT - 1) << 4) | logarithms
     return entries.astype("<u4" if has_large_chunks else "<u2").view(np.uint8)
 

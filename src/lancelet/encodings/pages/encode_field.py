@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,12 @@ from lancelet.encodings.arrow import (
     has_no_bytes,
     is_variable,
     value_bytes,
-    value_bytes_by_column,
 )
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blobs.v1 import is_blob_v1
 from lancelet.encodings.blobs.v2 import write_blob_data
 from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
-from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
+from lancelet.encodings.choice.trials import Trial
 from lancelet.encodings.levels import (
     FixedListNode,
     LeafNode,
@@ -41,10 +40,10 @@ from lancelet.encodings.levels import (
     plain_layers,
     rows_multiple,
     shred,
-    shred_together,
+    shred_leaf,
 )
-from lancelet.encodings.miniblock.small import SmallPageInput, encode_small, small_page
 from lancelet.encodings.pages.encode_leaf import encode_leaf
+from lancelet.encodings.pages.encode_pages import PageInput, encode_pages, page_input
 from lancelet.encodings.pages.layout import (
     ConstantLayout,
     FullZipLayout,
@@ -109,12 +108,19 @@ def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterat
             yield ColumnLeaf(column, leaf_paths[column], leaf)
 
 
-def plain_kind(field: Field) -> str | None:
-    """Return the storage kind of a plain field of numbers or strings, else None.
+def is_plain(field: Field) -> bool:
+    """Return whether a field has numbers or strings and no options.
 
-    Fields of the same kind are encoded together. Numbers of equal bit width are of the same kind.
+    Such fields are encoded together.
     """
-    return None if field.children or field.metadata else _kind_of_type(field.logical_type)
+    return not field.children and not field.metadata and _is_plain_type(field.logical_type)
+
+
+@lru_cache(_FIELDS_CACHED)
+def _is_plain_type(name: str) -> bool:
+    # A struct without fields has no storage type.
+    storage_type = None if name == "struct" else logical_type.storage_type_of(name)
+    return storage_type is not None and storage_type.id in _PLAIN_TYPES
 
 
 def encode_plain(
@@ -125,43 +131,25 @@ def encode_plain(
     pack: PackPages,
 ) -> Iterator[EncodedPages]:
     """Yield pages of plain fields with equal row counts."""
-    remaining = dict.fromkeys(range(len(arrays)))
+    rest: Mapping[int, Sequence[Trial] | None] = dict.fromkeys(range(len(arrays)))
     if options == PLAIN_OPTIONS:
         pages = (
-            (index, small_page(array, plain_layers(array))) for index, array in enumerate(arrays)
+            (index, page_input(array, plain_layers(array))) for index, array in enumerate(arrays)
         )
-        small = {index: page for index, page in pages if page is not None}
+        inputs = {index: page for index, page in pages if page is not None}
         path = (LeafNode(fields[0], arrays[0].type),)
         leaf = ShreddedLeaf(fields[0], plain_layers(arrays[0]), None, None, arrays[0])
-        column = ColumnLeaf(0, path, leaf)
         names = [field.name for field in fields]
-        for encoded in _encode_small(small, names, column, version, pack):
-            yield encoded
-            for index in encoded.fields:
-                del remaining[index]
-    kinds: dict[str | None, list[int]] = {}
-    for index in remaining:
-        kinds.setdefault(plain_kind(fields[index]), []).append(index)
-    for group in kinds.values():
-        group_arrays = [arrays[index] for index in group]
-        for members, leaf in shred_together(fields[group[0]], group_arrays):
-            field_indices = [group[index] for index in members]
-            path = (LeafNode(fields[group[0]], leaf.values.type),)
-            names = [fields[index].name for index in field_indices]
-            report = _PageReport(names, value_bytes_by_column(leaf.values, len(field_indices)))
-            for page in encode_leaf(leaf, version, options, count=len(field_indices)):
-                page_fields = [field_indices[position] for position in page.body.page_indices]
-                yield _to_encoded_pages(page_fields, 0, path, report, page, pack)
-
-
-@lru_cache(_FIELDS_CACHED)
-def _kind_of_type(name: str) -> str | None:
-    # A struct without fields has no storage type.
-    kind = None if name == "struct" else logical_type.storage_type_of(name)
-    if kind is None or kind.id not in _PLAIN_TYPES:
-        return None
-    bits = NUMBER_BITS.get(kind.id, 0)
-    return f"{bits} bits" if bits in UNSIGNED_TYPES else name
+        encoded = _encode_inputs(inputs, names, ColumnLeaf(0, path, leaf), version, pack)
+        yield from encoded.pages
+        done = {index for each in encoded.pages for index in each.fields}
+        rest = {index: encoded.trials.get(index) for index in rest if index not in done}
+    for index, trials in rest.items():
+        leaf = shred_leaf(fields[index], arrays[index])
+        path = (LeafNode(fields[index], leaf.values.type),)
+        report = _PageReport([fields[index].name], [value_bytes(leaf.values)])
+        for page in encode_leaf(leaf, version, options, trials=trials):
+            yield _to_encoded_pages([index], 0, path, report, page, pack)
 
 
 def encode_column(
@@ -181,37 +169,57 @@ def encode_column(
     if field.is_blob_v2:
         leaf = write_blob_data(leaf, options, sink_of(blobs, field))
     multiple = rows_multiple(path)
+    trials = None
     if leaf.repetition is None and multiple == 1 and options == PLAIN_OPTIONS:
-        small = small_page(leaf.values, leaf.layers, leaf.definition)
-        if small is not None:
-            encoded = [*_encode_small({0: small}, [name_of(path)], column, version, pack)]
-            if encoded:
-                yield from encoded
+        page = page_input(leaf.values, leaf.layers, leaf.definition)
+        if page is not None:
+            encoded = _encode_inputs({0: page}, [name_of(path)], column, version, pack)
+            if encoded.pages:
+                yield from encoded.pages
                 return
-    for page in encode_leaf(leaf, version, options, multiple=multiple):
-        report = _PageReport([name_of(path)], [value_bytes(page.leaf.values)])
-        yield _to_encoded_pages([0], column.column, path, report, page, pack, multiple)
+            trials = encoded.trials.get(0)
+    for body in encode_leaf(leaf, version, options, multiple=multiple, trials=trials):
+        report = _PageReport([name_of(path)], [value_bytes(body.leaf.values)])
+        yield _to_encoded_pages([0], column.column, path, report, body, pack, multiple)
 
 
-def _encode_small(
-    pages: Mapping[int, SmallPageInput],
+class _EncodedInputs(NamedTuple):
+    """The pages that the kernel encoded, and trials for others, by field index."""
+
+    pages: Sequence[EncodedPages]
+    trials: Mapping[int, Sequence[Trial]]
+
+
+def _encode_inputs(
+    pages: Mapping[int, PageInput],
     names: Sequence[str],
     column: ColumnLeaf,
     version: FileVersion,
     pack: PackPages,
-) -> Iterator[EncodedPages]:
-    """Yield the pages, by field index, that qualify as small."""
+) -> _EncodedInputs:
+    """Encode pages, by field index, with the kernel."""
     if not pages:
-        return
-    field_indices, small = [*pages], [*pages.values()]
+        return _EncodedInputs((), {})
+    field_indices, inputs = [*pages], [*pages.values()]
     rows = len(column.leaf.values)
     report = _PageReport(
-        [names[index] for index in field_indices], [each.report_bytes for each in small]
+        [names[index] for index in field_indices], [each.num_bytes for each in inputs]
     )
-    for members, body in encode_small(small, rows, version):
-        page_fields = [field_indices[position] for position in members]
-        page = PageBody(0, rows, column.leaf, body)
-        yield _to_encoded_pages(page_fields, column.column, column.path, report, page, pack)
+    bodies, trials = encode_pages(inputs, rows, version)
+    encoded = [
+        _to_encoded_pages(
+            [field_indices[position] for position in body.page_indices],
+            column.column,
+            column.path,
+            report,
+            PageBody(0, rows, column.leaf, body),
+            pack,
+        )
+        for body in bodies
+    ]
+    return _EncodedInputs(
+        encoded, {field_indices[position]: each for position, each in trials.items()}
+    )
 
 
 def _to_encoded_pages(

@@ -117,13 +117,10 @@ class Body:
     refused: Sequence[Mapping[str, str]]
 
     @staticmethod
-    def single(
-        layout: Layout, buffers: Sequence[Bytes], encoding: str, page_index: int = 0
-    ) -> Body:
+    def single(layout: Layout, buffers: Sequence[Bytes], encoding: str) -> Body:
         """Return a single page."""
-        return Body(
-            [page_index], layout, tuple(map(ByteSlices.whole, buffers)), [encoding], [NO_CANDIDATES]
-        )
+        slices = tuple(map(ByteSlices.whole, buffers))
+        return Body([0], layout, slices, [encoding], [NO_CANDIDATES])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

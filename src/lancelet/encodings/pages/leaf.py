@@ -173,3 +173,22 @@ def to_indices(block: Block) -> npt.NDArray[np.unsignedinteger]:
 
 def _flags(validity: Bytes, count: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(validity, bitorder="little", count=count).view(np.bool_)
+
+
+def raw_bytes(block: Block) -> int:
+    """Return the bytes of a block in memory.
+
+    >>> raw_bytes(FixedWidth(16, np.zeros(6, np.uint8), 3))
+    6
+    """
+    match block:
+        case FixedWidth():
+            return (block.count * block.bits + 7) // 8
+        case Variable():
+            size = int(block.offsets[-1]) - int(block.offsets[0])
+            return size + block.count * block.offsets.itemsize
+        case FixedSizeList():
+            bits = 0 if block.validity is None else (block.count * block.dimension + 7) // 8
+            return bits + raw_bytes(block.items)
+        case Fields():
+            return sum(raw_bytes(child) for child in block.children)

@@ -3,8 +3,8 @@
 from lancelet.encodings.v2_1.fields import (
     columns_of,
     encode_field,
-    encode_plain_fields,
     open_field,
+    pack_page,
 )
 
-__all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
+__all__ = ["columns_of", "encode_field", "open_field", "pack_page"]

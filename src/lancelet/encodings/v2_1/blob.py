@@ -27,7 +27,7 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.blobs.v1 import DESCRIPTOR_TYPE, write_blobs
-from lancelet.encodings.choice.choose import MiniBlocks
+from lancelet.encodings.choice.choose import MiniBlock
 from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
@@ -40,10 +40,9 @@ from lancelet.encodings.levels import (
     check_levels,
     visible_validity,
 )
-from lancelet.encodings.miniblock.write import build_mini_blocks
-from lancelet.encodings.pages.layout import Body
+from lancelet.encodings.miniblock.write import build_mini_block
+from lancelet.encodings.pages.layout import NO_CANDIDATES, Body
 from lancelet.encodings.pages.leaf import LeafContext, LeafRows
-from lancelet.encodings.pages.leaf_pages import ChunkedPages
 from lancelet.encodings.pages.structural import PageReader
 from lancelet.encodings.v2_1.messages import layer_names, message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -122,10 +121,8 @@ def build_blob(
         values=_to_descriptors(pairs[:, 0], pairs[:, 1], None),
     )
     chunks = PackedStruct().encode_chunks(block_from_arrow(descriptors.values), ChunkLimits())
-    chunked_page = ChunkedPages(chunks, np.array([0, len(chunks.counts)], np.int64))
-    description = registry.describe(chunks.encoding)
-    chosen = MiniBlocks(np.zeros(1, np.int64), chunked_page, [description], [{}])
-    ((_, body),) = build_mini_blocks(descriptors, 1, chosen, version=version)
+    chosen = MiniBlock(chunks, registry.describe(chunks.encoding), NO_CANDIDATES)
+    body = build_mini_block(descriptors, chosen, version=version)
     assert body is not None, "pages without levels always fit"
     message = pb.PageLayout(
         blob_layout=pb.BlobLayout(

@@ -24,7 +24,6 @@ from lancelet.encodings.pages.encode_field import (
     column_leaves,
     columns_of,
     encode_column,
-    encode_plain,
     name_of,
     sink_of,
 )
@@ -38,7 +37,7 @@ from lancelet.encodings.v2_1.open_page import (
 )
 from lancelet.format.field import Field
 
-__all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
+__all__ = ["columns_of", "encode_field", "open_field", "pack_page"]
 
 _LAYOUTS_CACHED: Final = 1024
 
@@ -69,16 +68,6 @@ def _encode_blobs(column: ColumnLeaf, version: FileVersion, blobs: BlobSink | No
     return EncodedPages(
         [0], column.column, 0, leaf.num_rows, body.buffers, pack_layout(message), lambda: (choice,)
     )
-
-
-def encode_plain_fields(
-    arrays: Sequence[pa.Array],
-    fields: Sequence[Field],
-    version: FileVersion,
-    options: EncodingOptions,
-) -> Sequence[EncodedPages]:
-    """Encode plain fields of one storage kind and equal row counts."""
-    return list(encode_plain(arrays, fields, version, options, pack_page))
 
 
 def open_field(

@@ -13,7 +13,6 @@ from lancelet.encodings.pages.encode_field import (
     column_leaves,
     columns_of,
     encode_column,
-    encode_plain,
 )
 from lancelet.encodings.pages.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import pack_page
@@ -21,7 +20,7 @@ from lancelet.encodings.v2_3.open_page import open_page
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 
-__all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
+__all__ = ["columns_of", "encode_field", "open_field", "pack_page"]
 
 
 def encode_field(
@@ -42,16 +41,6 @@ def encode_field(
             )
         pages += encode_column(column_leaf, version, pack_page, defaults, blobs=blobs)
     return pages
-
-
-def encode_plain_fields(
-    arrays: Sequence[pa.Array],
-    fields: Sequence[Field],
-    version: FileVersion,
-    options: EncodingOptions,
-) -> Sequence[EncodedPages]:
-    """Encode plain fields of one storage kind and equal row counts."""
-    return list(encode_plain(arrays, fields, version, options, pack_page))
 
 
 def open_field(

@@ -44,10 +44,8 @@ def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[ByteSlices, ...]
         case FullZipLayout():
             message = _dense(layout.layers, pb.ValuePlane(zipped=_zipped(layout)))
         case ConstantLayout(inline_value=None):
-            # Pages without values are identical.
-            count = len(page.body.page_indices)
-            structure, parts = sparse_structure(path, _null_array(path, page.leaf.page(0, count)))
-            buffers = tuple(ByteSlices.repeated(part, count) for part in parts)
+            structure, parts = sparse_structure(path, _null_array(path, page.leaf))
+            buffers = tuple(map(ByteSlices.whole, parts))
             message = pb.PlanarLayout(
                 structure=pb.StructuralPlane(sparse=structure),
                 values=pb.ValuePlane(none=pb.NoValues()),

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.base import FileVersion
-from lancelet.file.v2.generation import assign_columns, column_encodings, columns_of, kind_of
+from lancelet.file.v2.generation import assign_columns, column_encodings, columns_of, is_plain
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.values import dataclass
@@ -32,8 +32,8 @@ class FieldPlan:
     first_column: int
     num_columns: int
     has_blobs: bool
-    kind: str | None
-    """A key shared by fields that can be encoded together, or None."""
+    is_plain: bool
+    """Whether the field can be encoded together with others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +53,8 @@ def plan_columns(schema: Schema, version: FileVersion) -> ColumnPlan:
     for field in schema.fields:
         count = len(columns_of(field, version))
         has_blobs = any(part.is_blob for part in field.walk())
-        kind = kind_of(field, version)
-        plans.append(FieldPlan(field, len(encodings), count, has_blobs, kind))
+        plan = FieldPlan(field, len(encodings), count, has_blobs, is_plain(field, version))
+        plans.append(plan)
         encodings += column_encodings(field, version)
     placement = assign_columns(schema.fields, version)
     return ColumnPlan(tuple(plans), placement, tuple(encodings))

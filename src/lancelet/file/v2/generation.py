@@ -81,9 +81,9 @@ def generation_of(version: FileVersion) -> Generation:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
 
 
-def kind_of(field: Field, version: FileVersion) -> str | None:
-    """Return a key of fields that can be encoded together, or None."""
-    return encodings.pages.encode_field.plain_kind(field) if version > FileVersion.V2_0 else None
+def is_plain(field: Field, version: FileVersion) -> bool:
+    """Return whether a field can be encoded together with others."""
+    return version > FileVersion.V2_0 and encodings.pages.encode_field.is_plain(field)
 
 
 def encode_fields(
@@ -94,18 +94,19 @@ def encode_fields(
     defaults: EncodingOptions,
     blobs: BlobSink | None,
 ) -> Sequence[EncodedPages]:
-    """Encode the values of one field, or of several fields of the same kind and length.
+    """Encode the values of one field, or of several plain fields of equal length.
 
     `defaults` are the options of fields without encoding metadata.
     """
-    if kind_of(fields[0], version) is None:
+    if not is_plain(fields[0], version):
         (array,), (field,) = arrays, fields
         return generation_of(version).encode_field(
             array, field, version, blobs=blobs, defaults=defaults
         )
-    if version is FileVersion.V2_3:
-        return encodings.v2_3.encode_plain_fields(arrays, fields, version, defaults)
-    return encodings.v2_1.encode_plain_fields(arrays, fields, version, defaults)
+    is_2_3 = version is FileVersion.V2_3
+    pack = encodings.v2_3.pack_page if is_2_3 else encodings.v2_1.pack_page
+    encode_plain = encodings.pages.encode_field.encode_plain
+    return [*encode_plain(arrays, fields, version, defaults, pack)]
 
 
 def check_storable(schema: Schema, version: FileVersion) -> None:

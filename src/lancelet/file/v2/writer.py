@@ -4,7 +4,7 @@
     encoded pages   --in order-->   buffers in the file, page metadata per column
 
 Fields are buffered separately until a page is full, so pages of different columns have different
-rows. Full pages of the same type are encoded together, which speeds up wide tables. Encoding is
+rows. Full pages of numbers and strings are encoded together, for wide tables. Encoding is
 parallel; writing runs in the calling thread. Fields with blobs are also encoded in the calling
 thread, because encoding writes the blobs.
 """
@@ -27,7 +27,6 @@ from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blobs.v1 import is_blob_v1, write_blobs
 from lancelet.encodings.choice.options import PLAIN_OPTIONS, EncodingOptions
-from lancelet.encodings.choice.trials import COMPRESS_FROM_BYTES
 from lancelet.file.base import WriteSummary, ZoneStatisticsWriter
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
@@ -48,9 +47,6 @@ _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
 _SMALL_BYTES: Final = 128 * 1024
 """Smaller pages are encoded in the calling thread, because submitting a task takes longer."""
-
-_SMALL: Final = "small"
-"""The batch key of small pages of numbers and strings."""
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 """The approximate size of a batch of pages; limited to stay in the CPU cache."""
@@ -284,12 +280,10 @@ class FileWriter:
         pending.is_queued = True
 
     def _encode_queue(self) -> None:
-        """Start encoding queued pages, in batches of small pages or pages of the same type."""
-        batches: dict[tuple[str | int, int], list[_QueuedPage]] = {}
+        """Start encoding queued pages, in batches of numbers and strings with equal row counts."""
+        batches: dict[tuple[int, int], list[_QueuedPage]] = {}
         for queued in self._queue:
-            kind: str | int = queued.pending.plan.kind or id(queued.pending)
-            if queued.pending.plan.kind and queued.bytes < COMPRESS_FROM_BYTES:
-                kind = _SMALL
+            kind = 0 if queued.pending.plan.is_plain else id(queued.pending)
             batches.setdefault((kind, queued.rows), []).append(queued)
             queued.pending.is_queued = False
         self._queue.clear()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     Indices,
     as_bytes,
+    check_distinct_count,
     check_distinct_limit,
-    check_groups,
+    check_step,
     check_whole_values,
     log_terms,
 )
@@ -19,49 +19,35 @@ from lancelet.kernels.faults import checked
 from lancelet.kernels.offsets import Offsets
 
 
-def count_distinct_fixed(
-    values: Bytes, value_bytes: int, rows: int, max_count: int
-) -> tuple[Int64s, Int64s]:
-    """Return the number of runs and of distinct values of each `rows` values."""
-    count = check_whole_values(values, value_bytes)
-    check_groups(rows, max_count)
-    runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
-    status = _native.count_distinct_fixed(
-        as_bytes(values), value_bytes, rows, max_count, runs, distinct
-    )
+def count_distinct_fixed(values: Bytes, value_bytes: int, max_count: int) -> tuple[int, int]:
+    """Return the number of runs and of distinct values."""
+    check_distinct_count(check_whole_values(values, value_bytes), max_count)
+    counts = np.empty(2, np.int64)
+    status = _native.count_distinct_fixed(as_bytes(values), value_bytes, max_count, counts)
     checked(status, kernel="count_distinct_fixed")
-    return runs, distinct
+    return int(counts[0]), int(counts[1])
 
 
-def count_distinct_strings(
-    offsets: Offsets, data: Bytes, rows: int, max_count: int
-) -> tuple[Int64s, Int64s]:
-    """Return the number of runs and of distinct strings of each `rows` strings."""
-    check_groups(rows, max_count)
-    count = max(len(offsets) - 1, 0)
-    runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
+def count_distinct_strings(offsets: Offsets, data: Bytes, max_count: int) -> tuple[int, int]:
+    """Return the number of runs and of distinct strings."""
+    check_distinct_count(len(offsets), max_count)
+    counts = np.empty(2, np.int64)
     status = _native.count_distinct_strings(
-        as_bytes(offsets), offsets.itemsize, as_bytes(data), rows, max_count, runs, distinct
+        as_bytes(offsets), offsets.itemsize, as_bytes(data), max_count, counts
     )
     checked(status, kernel="count_distinct_strings")
-    return runs, distinct
+    return int(counts[0]), int(counts[1])
 
 
-def byte_entropy_sums(
-    values: Bytes, value_bytes: int, rows: int, step: int
-) -> npt.NDArray[np.float64]:
-    """Return the entropy sums of the bytes of every `step`-th of each `rows` values."""
+def byte_entropy_sums(values: Bytes, value_bytes: int, step: int) -> tuple[float, float]:
+    """Return the entropy sums of the bytes of every `step`-th value."""
     count = check_whole_values(values, value_bytes)
-    check_groups(rows, step - 1)
-    out = np.empty((count // rows, 2))
-    if not len(out):
-        return out
-    logs = log_terms((rows - 1) // step + 1)
-    status = _native.byte_entropy_sums(
-        as_bytes(values), value_bytes, rows, step, as_bytes(logs), out.reshape(-1)
-    )
+    check_step(count, step)
+    out = np.empty(2)
+    logs = log_terms((count - 1) // step + 1)
+    status = _native.byte_entropy_sums(as_bytes(values), value_bytes, step, as_bytes(logs), out)
     checked(status, kernel="byte_entropy_sums")
-    return out
+    return float(out[0]), float(out[1])
 
 
 def dictionary_encode_fixed(

@@ -1,8 +1,8 @@
-"""Run and distinct counts of many small groups, and dictionary encoding.
+"""Run and distinct counts, byte entropy, and dictionary encoding.
 
 For example:
 
-    values [3 3 1 | 7 8 7]  rows 3    runs [2 3]  distinct [2 2]
+    values [3 3 1]    runs 2, distinct 2
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels.arguments import (
     Indices,
+    check_distinct_count,
     check_distinct_limit,
-    check_groups,
+    check_step,
     check_whole_values,
     log_terms,
 )
@@ -25,58 +26,41 @@ from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets
 
 
-def count_distinct_fixed(
-    values: Bytes, value_bytes: int, rows: int, max_count: int
-) -> tuple[Int64s, Int64s]:
-    """Return the number of runs and of distinct values of each `rows` values.
-
-    Distinct values are counted up to `max_count` + 1.
-    """
+def count_distinct_fixed(values: Bytes, value_bytes: int, max_count: int) -> tuple[int, int]:
+    """Return the number of runs and of distinct values, up to `max_count` + 1."""
     count = check_whole_values(values, value_bytes)
-    check_groups(rows, max_count)
+    check_distinct_count(count, max_count)
     each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
-    return _count_groups(each, rows, max_count)
+    return _count(each, max_count)
 
 
-def count_distinct_strings(
-    offsets: Offsets, data: Bytes, rows: int, max_count: int
-) -> tuple[Int64s, Int64s]:
-    """Return the number of runs and of distinct strings of each `rows` strings."""
-    check_groups(rows, max_count)
-    return _count_groups(_strings(offsets, data, kernel="count_distinct_strings"), rows, max_count)
+def count_distinct_strings(offsets: Offsets, data: Bytes, max_count: int) -> tuple[int, int]:
+    """Return the number of runs and of distinct strings, up to `max_count` + 1."""
+    check_distinct_count(len(offsets), max_count)
+    return _count(_strings(offsets, data, kernel="count_distinct_strings"), max_count)
 
 
-def byte_entropy_sums(
-    values: Bytes, value_bytes: int, rows: int, step: int
-) -> npt.NDArray[np.float64]:
-    """Return the entropy sums of the bytes of every `step`-th of each `rows` values.
+def byte_entropy_sums(values: Bytes, value_bytes: int, step: int) -> tuple[float, float]:
+    """Return the entropy sums of the bytes of every `step`-th value.
 
-    For each group: the sum of n log2 n over the frequencies of each byte by its offset in the
-    value, and the same for the differences of successive bytes.
+    These are the sum of n log2 n over the frequencies of each byte by its offset in the value, and
+    the same for the differences of successive bytes.
 
-    >>> byte_entropy_sums(np.array([7, 7, 9, 9], np.uint8), 1, 4, 1).tolist()
-    [[4.0, 4.754887502163468]]
+    >>> byte_entropy_sums(np.array([7, 7, 9, 9], np.uint8), 1, 1)
+    (4.0, 4.754887502163468)
     """
-    count = check_whole_values(values, value_bytes)
-    check_groups(rows, step - 1)
-    if count < rows:
-        return np.empty((0, 2))
-    groups = values[: count // rows * rows * value_bytes].reshape(-1, rows, value_bytes)
-    sampled = groups[:, ::step].transpose(0, 2, 1)
-    changes = np.diff(sampled, axis=2, prepend=sampled[:, :, :1])
-    logs = log_terms(sampled.shape[2])
-    return np.stack([_sum_of_logs(sampled, logs), _sum_of_logs(changes, logs)], axis=1)
+    check_step(check_whole_values(values, value_bytes), step)
+    sampled = values.reshape(-1, value_bytes)[::step].T
+    logs = log_terms(sampled.shape[1])
+    changes = np.diff(sampled, axis=1, prepend=sampled[:, :1])
+    return _sum_of_logs(sampled, logs), _sum_of_logs(changes, logs)
 
 
-def _sum_of_logs(
-    planes: npt.NDArray[np.uint8], logs: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    groups, width, _ = planes.shape
-    first = np.arange(groups * width).reshape(groups, width, 1) * 256
-    found = np.bincount((planes + first).reshape(-1), minlength=groups * width * 256)
+def _sum_of_logs(planes: npt.NDArray[np.uint8], logs: npt.NDArray[np.float64]) -> float:
+    first = np.arange(len(planes))[:, None] * 256
+    found = np.bincount((planes + first).reshape(-1), minlength=len(planes) * 256)
     # Summed in order, so that both implementations round equally.
-    sums: npt.NDArray[np.float64] = logs[found].reshape(groups, -1).cumsum(axis=1)[:, -1]
-    return sums
+    return float(logs[found].cumsum()[-1])
 
 
 def dictionary_encode_fixed(
@@ -123,8 +107,6 @@ def _index(values: Sequence[bytes], max_count: int) -> tuple[Indices, Int64s] | 
     return indices, np.array([*first.values()], np.int64)
 
 
-def _count_groups(values: Sequence[bytes], rows: int, max_count: int) -> tuple[Int64s, Int64s]:
-    groups = [values[start : start + rows] for start in range(0, len(values), rows)]
-    runs = [1 + sum(a != b for a, b in itertools.pairwise(group)) for group in groups]
-    distinct = [min(len(set(group)), max_count + 1) for group in groups]
-    return np.array(runs, np.int64), np.array(distinct, np.int64)
+def _count(values: Sequence[bytes], max_count: int) -> tuple[int, int]:
+    changes = sum(before != after for before, after in itertools.pairwise(values))
+    return bool(values) + changes, min(len(set(values)), max_count + 1)

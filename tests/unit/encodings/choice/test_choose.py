@@ -17,18 +17,17 @@ from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, FileVersion, FixedWidth, Variable
 from lancelet.encodings.choice.choose import (
     SMALL_CHUNK_VALUES_BYTES,
-    MiniBlocks,
+    MiniBlock,
     encode_dictionary_mini_block,
     encode_full_zip,
     encode_items,
-    encode_mini_blocks,
+    encode_mini_block,
 )
 from lancelet.encodings.choice.options import EncodingOptions
-from lancelet.encodings.choice.sample import sample_pages
+from lancelet.encodings.choice.sample import sample_values
 from lancelet.encodings.codecs import registry
 from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.codecs.unsigned import to_unsigned
-from lancelet.encodings.pages.leaf_pages import Pages
 from tests.kit.blocks import fixed_width, plain_lists, runs, strings
 from tests.kit.codec_suite import assert_equal
 
@@ -72,20 +71,18 @@ COLUMNS = {
 _WORDS_CHOSEN = "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"
 
 
-def choose(array: pa.Array, version: FileVersion = FileVersion.V2_2, **metadata: str) -> MiniBlocks:
+def choose(array: pa.Array, version: FileVersion = FileVersion.V2_2, **metadata: str) -> MiniBlock:
     keys = {f"lance-encoding:{key.replace('_', '-')}": value for key, value in metadata.items()}
     options = EncodingOptions.from_metadata("x", keys)
-    pages = Pages.single(block_from_arrow(array))
-    (chosen,) = encode_mini_blocks(pages, version=version, options=options)
-    return chosen
+    return encode_mini_block(block_from_arrow(array), version=version, options=options)
 
 
-def decode(page: MiniBlocks) -> Block:
-    chunks = page.chunks.values
+def decode(page: MiniBlock) -> Block:
+    chunks = page.values
     values = registry.decode_chunks(chunks.encoding, chunks.parts, chunks.counts)
-    if page.dictionaries is None:
+    dictionary = page.dictionary
+    if dictionary is None:
         return values
-    (dictionary,) = page.dictionaries
     encoding, data = dictionary.block.encoding, dictionary.block.data
     items = registry.decode_block(encoding, data, dictionary.num_items)
     return take_items(items, to_unsigned(values, "test"))
@@ -110,9 +107,9 @@ def decode(page: MiniBlocks) -> Block:
 )
 def test_the_cheapest_encoding_is_chosen(column: str, chosen: str) -> None:
     page = choose(COLUMNS[column])
-    assert page.descriptions == [chosen]
-    assert chosen not in page.refused[0]
-    assert all("B" in cost and "ns" in cost for cost in page.refused[0].values())
+    assert page.description == chosen
+    assert chosen not in page.refused
+    assert all("B" in cost and "ns" in cost for cost in page.refused.values())
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -130,13 +127,13 @@ def test_chosen_encodings_decode_to_the_original_values(column: str, version: Fi
 def test_any_block_survives_any_choice(block: Block, version, compression) -> None:
     metadata = {} if compression is None else {"lance-encoding:compression": compression}
     options = EncodingOptions.from_metadata("x", metadata)
-    (page,) = encode_mini_blocks(Pages.single(block), version=version, options=options)
+    page = encode_mini_block(block, version=version, options=options)
     assert_equal(decode(page), block)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_chunks_of_2_1_leave_room_for_levels(column: str) -> None:
-    values = choose(COLUMNS[column], FileVersion.V2_1).chunks.values
+    values = choose(COLUMNS[column], FileVersion.V2_1).values
     sizes = sum(part.size for part in values.parts)
     assert int(sizes.max()) <= SMALL_CHUNK_VALUES_BYTES
 
@@ -158,48 +155,48 @@ def test_chunks_of_2_1_leave_room_for_levels(column: str) -> None:
 )
 def test_metadata_decide(column: str, metadata: dict[str, str], chosen: str) -> None:
     page = choose(COLUMNS[column], **metadata)
-    assert page.descriptions == [chosen]
+    assert page.description == chosen
     assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
 
 
 def test_requested_compression_minimizes_bytes() -> None:
     """Codes of strings would be faster to read, and more to store."""
     texts = pa.array([f"compress_me_please-{n}" for n in range(10_000)])
-    assert choose(texts).descriptions[0].endswith("{fsst{variable(flat(32))}} without a search")
-    assert choose(texts, compression="zstd").descriptions[0] == "general(zstd){variable(flat(32))}"
+    assert choose(texts).description.endswith("{fsst{variable(flat(32))}} without a search")
+    assert choose(texts, compression="zstd").description == "general(zstd){variable(flat(32))}"
 
 
 def test_runs_can_be_forbidden() -> None:
-    assert "rle" not in choose(COLUMNS["runs"], rle_threshold="0").descriptions[0]
+    assert "rle" not in choose(COLUMNS["runs"], rle_threshold="0").description
 
 
 def test_requested_runs_must_exist() -> None:
-    assert choose(COLUMNS["runs"], rle_threshold="0.1").descriptions[0].startswith("rle")
-    assert not choose(COLUMNS["random"], rle_threshold="0.1").descriptions[0].startswith("rle")
+    assert choose(COLUMNS["runs"], rle_threshold="0.1").description.startswith("rle")
+    assert not choose(COLUMNS["random"], rle_threshold="0.1").description.startswith("rle")
 
 
 @pytest.mark.parametrize(
     "metadata", [{"dict_max_size": "9"}, {"dict_divisor": "10000"}, {"dict_size_ratio": "0.0"}]
 )
 def test_a_dictionary_can_be_forbidden(metadata: dict[str, str]) -> None:
-    assert choose(COLUMNS["words"], **metadata).dictionaries is None
+    assert choose(COLUMNS["words"], **metadata).dictionary is None
 
 
 def test_a_level_is_passed_on_and_stored() -> None:
     page = choose(COLUMNS["price"], compression="zstd", compression_level="19")
-    assert page.chunks.values.encoding.general.compression.level == 19
+    assert page.values.encoding.general.compression.level == 19
     default = choose(COLUMNS["price"], compression="zstd")
-    assert page.chunks.values.encoded_bytes < default.chunks.values.encoded_bytes
-    assert not default.chunks.values.encoding.general.compression.HasField("level")
+    assert page.values.encoded_bytes < default.values.encoded_bytes
+    assert not default.values.encoding.general.compression.HasField("level")
 
 
 def test_chunks_of_a_size_can_be_requested() -> None:
     small = choose(COLUMNS["random"], minichunk_size="1024")
-    assert int(small.chunks.values.parts[0].size.max()) == 1024
+    assert int(small.values.parts[0].size.max()) == 1024
 
 
 def test_compression_that_gains_nothing_is_rejected_though_requested() -> None:
-    assert choose(COLUMNS["random"], compression="zstd", bss="off").descriptions[0] == "flat(64)"
+    assert choose(COLUMNS["random"], compression="zstd", bss="off").description == "flat(64)"
 
 
 def test_dictionary_items_are_compressed_as_requested() -> None:
@@ -220,10 +217,8 @@ def test_a_dictionary_has_the_compression_of_its_column() -> None:
     block = block_from_arrow(pa.array(texts))
     for compression in ("lz4", "zstd"):
         options = EncodingOptions.from_metadata("x", {"lance-encoding:compression": compression})
-        (chosen,) = encode_mini_blocks(
-            Pages.single(block), version=FileVersion.V2_2, options=options
-        )
-        assert re.findall(r"general\((\w+)\)", chosen.descriptions[0]) == [compression] * 2
+        chosen = encode_mini_block(block, version=FileVersion.V2_2, options=options)
+        assert re.findall(r"general\((\w+)\)", chosen.description) == [compression] * 2
 
 
 def test_arrow_dictionaries_keep_their_items_and_keys() -> None:
@@ -234,8 +229,8 @@ def test_arrow_dictionaries_keep_their_items_and_keys() -> None:
     page = encode_dictionary_mini_block(
         indices, items, version=FileVersion.V2_2, options=EncodingOptions()
     )
-    assert page.dictionaries is not None
-    assert page.dictionaries[0].num_items == len(array.dictionary)
+    assert page.dictionary is not None
+    assert page.dictionary.num_items == len(array.dictionary)
     assert_equal(decode(page), block_from_arrow(array.cast(pa.string())))
 
 
@@ -262,12 +257,11 @@ def test_long_values_are_worth_a_compressed_frame_each() -> None:
 
 def test_samples_are_whole_if_small_and_bounded_if_large() -> None:
     small = block_from_arrow(COLUMNS["small"][:1000])
-    pages = Pages.single(small)
-    assert sample_pages(pages) is pages
+    assert sample_values(small) is small
     large = block_from_arrow(pa.array(["x" * 5000] * 5000))
-    assert 64 <= sample_pages(Pages.single(large)).rows <= 210
+    assert 64 <= sample_values(large).count <= 210
     bits = block_from_arrow(pa.array([True, False] * 50_000))
-    assert sample_pages(Pages.single(bits)).rows == 16384
+    assert sample_values(bits).count == 16384
 
 
 def test_useless_compression_is_detected_on_a_sample_of_long_values(monkeypatch):

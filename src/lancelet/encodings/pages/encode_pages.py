@@ -1,94 +1,111 @@
-"""Encoding of small pages of numbers and strings, of all types and widths, in one kernel call.
+"""Encoding of pages of numbers and strings, of all types, widths and sizes, in one kernel call.
 
     int64, float32, bool, string, ...  ->  the cheapest encoding of each  ->  groups of pages
 
-Files with a thousand rows have only pages of a few kilobytes, and selecting each encoding in Python
-takes ten times as long as encoding. A kernel makes the same decisions as `choose` for pages without
-sampling, general compression or symbol tables. Other pages are skipped.
+Selecting the encoding of a small page in Python takes ten times as long as encoding. A kernel makes
+the same decisions as `choose`, unless a page may need a symbol table or a compression of the
+Zstandard library. It skips such pages. The library compresses the samples of all of them in one
+call, and the trials of the kernel are not repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import ByteSlices, Int64s
-from lancelet.encodings.arrow import NUMBER_BITS
+from lancelet.encodings.arrow import NUMBER_BITS, value_bytes
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
-from lancelet.encodings.choice import choose, sample
-from lancelet.encodings.choice.cost import (
-    BYTE_NS,
-    CHUNK_BYTES,
-    LOOKUP_NS,
-    PART_BYTES,
-    PLAIN_DECODE_NS,
-    RUN_DECODE_NS,
-    Cost,
-    decode_ns_of,
-)
-from lancelet.encodings.choice.options import EncodingOptions
-from lancelet.encodings.choice.trials import COMPRESS_FROM_BYTES
+from lancelet.encodings.choice import choose, cost, sample, trials
+from lancelet.encodings.choice.cost import Cost
+from lancelet.encodings.choice.options import PLAIN_OPTIONS, Compression
+from lancelet.encodings.choice.trials import Trial
 from lancelet.encodings.codecs import registry
-from lancelet.encodings.codecs.base import ChunkLimits, Codec, Encoding
-from lancelet.encodings.codecs.flat import Flat, flat_encoding
-from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking, inline_encoding
+from lancelet.encodings.codecs.base import ChunkLimits, Encoding
+from lancelet.encodings.codecs.byte_stream_split import split_encoding
+from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.encodings.codecs.general import LZ4, ZSTD, general_encoding
+from lancelet.encodings.codecs.inline_bitpacking import inline_encoding
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_encoding
-from lancelet.encodings.codecs.rle import Rle, run_encoding
+from lancelet.encodings.codecs.rle import run_encoding
 from lancelet.encodings.codecs.variable import variable_encoding
 from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.constant.write import INLINE_BYTES_MAX, build_constant_value
 from lancelet.encodings.levels import Layers, Levels
 from lancelet.encodings.pages.layout import Body, MiniBlockLayout
-from lancelet.kernels import Found, PageRules, SmallPage
+from lancelet.kernels import ENCODINGS, Found, PageRules, PageValues
 from lancelet.values import dataclass
 
 _LEVEL_RUNS: Final = 17
-_CONSTANT, _CHUNKS = 1, 2
+_CONSTANT, _CHUNKS, _MEASURED = 1, 2, 3
 _NOT_PACKED: Final = -1
-_RUNS: Final = 2
+_RUNS, _CODED = 2, 5
 
 _OFFSET_BITS: Final = {
     **{data_type.id: 32 for data_type in (pa.string(), pa.binary())},
     **{data_type.id: 64 for data_type in (pa.large_string(), pa.large_binary())},
 }
 _NO_BYTES: Final = np.empty(0, np.uint8)
-_OPTIONS: Final = EncodingOptions()
 _LIMITS: Final = ChunkLimits()
 
 RULES: Final = PageRules(
-    rows_max=sample.VALUES_MAX,
-    raw_bytes_max=COMPRESS_FROM_BYTES,
     few_rows=choose.FEW_ROWS,
     few_numbers_bytes=choose.FEW_NUMBERS_BYTES,
     few_texts_bytes=choose.FEW_TEXTS_BYTES,
     tiny_bytes=choose.TINY_BYTES,
     wide_bytes=choose.WIDE_BYTES,
+    long_bytes=choose.LONG_BYTES,
     long_bytes_before_2_2=choose.LONG_BYTES_BEFORE_2_2,
     inline_bytes_max=INLINE_BYTES_MAX,
     chunk_values_max=_LIMITS.values_max,
     chunk_bytes_aim=_LIMITS.bytes_aim,
     small_chunk_bytes=choose.SMALL_CHUNK_VALUES_BYTES,
     large_chunk_bytes=choose.LARGE_CHUNK_VALUES_BYTES,
-    chunk_frame_bytes=CHUNK_BYTES,
-    part_frame_bytes=PART_BYTES,
-    dictionary_rows_min=_OPTIONS.dict_too_small,
+    lz4_bytes_aim=trials.COMPRESSED_AIM[Compression.LZ4],
+    coded_bytes_aim=trials.NUMBERS_AIM,
+    chunk_frame_bytes=cost.CHUNK_BYTES,
+    part_frame_bytes=cost.PART_BYTES,
+    dictionary_rows_min=PLAIN_OPTIONS.dict_too_small,
+    dictionary_items_max=PLAIN_OPTIONS.dict_max_size,
     compress_items_from_bytes=choose.COMPRESS_ITEMS_FROM_BYTES,
+    compress_from_bytes=trials.COMPRESS_FROM_BYTES,
+    sample_runs=sample.NUM_RUNS,
+    entropy_values=trials.ENTROPY_VALUES,
     sample_bytes=float(sample.BYTES_AIM),
-    sample_values_min=float(sample.VALUES_FEW),
+    sample_bytes_max=float(sample.BYTES_MAX),
+    sample_values_few=float(sample.VALUES_FEW),
     sample_values_max=float(sample.VALUES_MAX),
-    byte_ns=BYTE_NS,
-    lookup_ns=LOOKUP_NS,
-    plain_decode_ns=PLAIN_DECODE_NS,
-    run_decode_ns=RUN_DECODE_NS,
+    sample_values_min=float(sample.VALUES_MIN),
+    byte_ns=cost.BYTE_NS,
+    lookup_ns=cost.LOOKUP_NS,
+    plain_decode_ns=cost.PLAIN_DECODE_NS,
+    run_decode_ns=cost.RUN_DECODE_NS,
+    lz4_byte_ns=cost.LZ4_BYTE_NS,
+    lz4_saved_ns=cost.LZ4_SAVED_NS,
+    lz4_split_ns=cost.LZ4_SPLIT_NS,
+    coded_byte_ns=cost.CODED_BYTE_NS,
+    coded_saved_ns=cost.CODED_SAVED_NS,
+    coded_table_ns=cost.CODED_TABLE_NS,
+    zstd_byte_ns=cost.ZSTD_NS[0],
+    zstd_stored_ns=cost.ZSTD_NS[1],
+    zstd_split_byte_ns=cost.ZSTD_SPLIT_NS[0],
+    zstd_split_stored_ns=cost.ZSTD_SPLIT_NS[1],
     repeated_min=choose.REPEATED_MIN,
     indices_max=choose.INDICES_MAX,
     obvious=choose.OBVIOUS,
-    dictionary_ratio_max=_OPTIONS.dict_size_ratio,
+    dictionary_ratio_max=PLAIN_OPTIONS.dict_size_ratio,
+    repetition=trials.REPETITION,
+    lz4_saving_min=cost.LZ4_SAVING_MIN,
+    coded_saving_min=cost.CODED_SAVING_MIN,
+    library_saving_min=cost.ZSTD_SAVING_MIN,
+    lz4_copy_bytes=trials.LZ4_COPY_BYTES,
+    zstd_per_lz4_min=trials.ZSTD_PER_LZ4_MIN,
 )
 """The constants of the chooser, which the kernel uses too."""
 
@@ -96,19 +113,13 @@ _Key: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SmallPageInput:
-    """A potentially small page: its values, layers, and bytes in memory."""
+class PageInput:
+    """The values and layers of a page."""
 
-    page: SmallPage
+    page: PageValues
     layers: Layers
-    size: int
-    report_bytes: int
+    num_bytes: int
     """Bytes for encoding reports, including offsets and validity bits."""
-
-    @property
-    def value_info(self) -> tuple[int, bool, int]:
-        """The bit width of values, whether they are strings, and their bytes."""
-        return self.page.bits, self.page.offsets is not None, self.size
 
     @property
     def value(self) -> FixedWidth | Variable:
@@ -122,24 +133,17 @@ class SmallPageInput:
         return FixedWidth(bits, values[: bits // 8], 1)
 
 
-def small_page(
-    array: pa.Array, layers: Layers, levels: Levels | None = None
-) -> SmallPageInput | None:
-    """Return the values of an array as a page, or None if it cannot be small.
+def page_input(array: pa.Array, layers: Layers, levels: Levels | None = None) -> PageInput | None:
+    """Return the values of an array as a page, or None unless they are numbers or strings.
 
     Nulls are given by `levels`, by default by the array.
     """
     rows, start, kind = len(array), array.offset, array.type.id
-    if not 0 < rows <= RULES.rows_max:
-        return None
     bits = NUMBER_BITS.get(kind)
     is_number = bits is not None
     if bits is None:
         bits = _OFFSET_BITS.get(kind)
-        if bits is None:
-            return None
-    size = (rows * bits + 7) // 8
-    if size >= COMPRESS_FROM_BYTES:
+    if bits is None or not rows:
         return None
     validity, data, *rest = array.buffers()
     nulls = validity if levels is None and array.null_count else None
@@ -150,41 +154,38 @@ def small_page(
     if is_number:
         first, bit = divmod(start * bits, 8)
         values = np.frombuffer(data, np.uint8)[first : first + (bit + rows * bits + 7) // 8]
-        page = SmallPage(bits, values, bit, None, levels, nulls, valid_offset)
-    else:
-        width = bits // 8
-        offsets = np.frombuffer(data, np.uint8)[start * width : (start + rows + 1) * width]
-        ends = offsets.view(f"<i{width}")
-        first, stop = int(ends[0]), int(ends[-1])
-        size += stop - first
-        if size >= COMPRESS_FROM_BYTES:
-            return None
-        values = _NO_BYTES if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
-        page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_offset)
-    report_bytes = (
-        size + (0 if is_number else bits // 8) + (-(-rows // 8) if array.null_count else 0)
-    )
-    return SmallPageInput(page, layers, size, report_bytes)
+        page = PageValues(bits, values, bit, None, levels, nulls, valid_offset)
+        return PageInput(page, layers, value_bytes(array))
+    width = bits // 8
+    offsets = np.frombuffer(data, np.uint8)[start * width : (start + rows + 1) * width]
+    ends = offsets.view(f"<i{width}")
+    first, stop = int(ends[0]), int(ends[-1])
+    values = _NO_BYTES if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
+    page = PageValues(bits, values, 0, offsets, levels, nulls, valid_offset)
+    return PageInput(page, layers, value_bytes(array))
 
 
-def encode_small(
-    pages: Sequence[SmallPageInput], rows: int, version: FileVersion
-) -> Iterator[tuple[list[int], Body]]:
-    """Yield pages of `rows` values each, grouped by encoding or constant value.
+def encode_pages(
+    pages: Sequence[PageInput], rows: int, version: FileVersion
+) -> tuple[list[Body], Mapping[int, Sequence[Trial]]]:
+    """Encode pages of `rows` values each, grouped by encoding or constant value.
 
-    Pages with levels have the same layers. Pages that need sampling are omitted.
+    Pages with levels have the same layers. The kernel skips some pages. Also returned are trials
+    for some of these.
     """
     has_large_chunks = version >= FileVersion.V2_2
     constant_mode = 0 if not has_large_chunks else 2 if version < FileVersion.V2_3 else 1
-    encoded = kernels.encode_small_pages(
+    encoded = kernels.encode_pages(
         [page.page for page in pages],
         rows,
         RULES,
         has_large_chunks=has_large_chunks,
         constants=constant_mode,
     )
+    bodies: list[Body] = []
+    measured: dict[int, tuple[FixedWidth, Sequence[Cost]]] = {}
     if encoded is None:
-        return
+        return bodies, {}
     by_key: dict[_Key, list[int]] = {}
     by_value: dict[bytes, tuple[FixedWidth | Variable, list[int]]] = {}
     for index, result in enumerate(encoded.found.tolist()):
@@ -193,8 +194,12 @@ def encode_small(
         elif result[Found.KIND] == _CONSTANT:
             value = pages[index].value
             by_value.setdefault(build_value(value).tobytes(), (value, []))[1].append(index)
+        elif result[Found.KIND] == _MEASURED:
+            costs = [Cost(*each) for each in encoded.costs[index, :ENCODINGS].tolist()]
+            values = pages[index].page
+            measured[index] = FixedWidth(values.bits, values.values, rows), costs
     for value, page_indices in by_value.values():
-        yield page_indices, build_constant_value(pages[page_indices[0]].layers, value, page_indices)
+        bodies.append(build_constant_value(pages[page_indices[0]].layers, value, page_indices))
     for key, page_indices in by_key.items():
         layout, description = _layout(key, pages[page_indices[0]].layers, rows, has_large_chunks)
         result = encoded.found[page_indices].T.copy()
@@ -203,15 +208,17 @@ def encode_small(
         for size in sizes if layout.dictionary is not None else sizes[:2]:
             buffers.append(ByteSlices(encoded.data, position, size))
             position = position + size
-        value_infos = [pages[index].value_info for index in page_indices]
-        refused = _RejectedCosts(value_infos, result.T, rows)
-        yield (
-            page_indices,
-            Body(page_indices, layout, tuple(buffers), [description] * len(page_indices), refused),
+        refused = _RejectedCosts(
+            [pages[index].page for index in page_indices], result.T, encoded.costs[page_indices]
         )
+        descriptions = [description] * len(page_indices)
+        bodies.append(Body(page_indices, layout, tuple(buffers), descriptions, refused))
+    limits = choose.limits_of(version, PLAIN_OPTIONS)
+    tried = trials.try_library([*measured.values()], limits)
+    return bodies, dict(zip(measured, tried, strict=True))
 
 
-def _key(page: SmallPage, result: Sequence[int]) -> _Key:
+def _key(page: PageValues, result: Sequence[int]) -> _Key:
     """Return the grouping key of a page."""
     is_text = page.offsets is not None
     stop = Found.INDEX_BITS + 1 if result[Found.HAS_DICTIONARY] else Found.HAS_DICTIONARY
@@ -234,10 +241,10 @@ def _layout(
         _, num_items, width, index_bits = indexed
         items = _item_encoding(bits, width, is_text=bool(is_text))
         values = _encodings(index_bits, is_text=False)[encoding]
-        description = _describe_dictionary(items, num_items, values)
+        description = _describe_dictionary(items, num_items, _describe(index_bits, encoding))
     else:
         values = _encodings(bits, is_text=bool(is_text))[encoding]
-        description = registry.describe(values)
+        description = _describe(bits, encoding, is_text=bool(is_text))
     layout = MiniBlockLayout(
         layers,
         values,
@@ -251,11 +258,24 @@ def _layout(
     return layout, description
 
 
-def _encodings(bits: int, *, is_text: bool) -> tuple[Encoding, ...]:
-    """Return the candidate encodings: plain, packed, runs; strings are plain."""
+def _encodings(bits: int, *, is_text: bool = False) -> tuple[Encoding, ...]:
+    """Return the encodings of values by their numbers; strings are plain."""
     if is_text:
         return (variable_encoding(bits),)
-    return flat_encoding(bits), inline_encoding(bits), run_encoding(bits)
+    flat = flat_encoding(bits)
+    return (
+        flat,
+        inline_encoding(bits),
+        run_encoding(bits),
+        general_encoding(LZ4, flat),
+        general_encoding(LZ4, split_encoding(bits)),
+        general_encoding(ZSTD, flat),
+    )
+
+
+def _describe(bits: int, encoding: int, *, is_text: bool = False) -> str:
+    description = registry.describe(_encodings(bits, is_text=is_text)[encoding])
+    return f"{description} without a search" if encoding == _CODED else description
 
 
 def _item_encoding(bits: int, width: int, *, is_text: bool) -> Encoding:
@@ -264,19 +284,17 @@ def _item_encoding(bits: int, width: int, *, is_text: bool) -> Encoding:
     return flat_encoding(bits) if width == _NOT_PACKED else packed_encoding(bits, width)
 
 
-def _describe_dictionary(items: Encoding, num_items: int, indices: Encoding) -> str:
-    descriptions = registry.describe(items), registry.describe(indices)
-    return f"dictionary({num_items}, {descriptions[0]}){{{descriptions[1]}}}"
+def _describe_dictionary(items: Encoding, num_items: int, indices: str) -> str:
+    return f"dictionary({num_items}, {registry.describe(items)}){{{indices}}}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RejectedCosts(Sequence[Mapping[str, str]]):
     """Costs of the rejected encodings of pages, formatted on access."""
 
-    pages: Sequence[tuple[int, bool, int]]
-    """The bit width, whether values are strings, and the bytes of each page."""
+    pages: Sequence[PageValues]
     results: Int64s
-    rows: int
+    costs: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         """Return the number of pages."""
@@ -292,26 +310,19 @@ class _RejectedCosts(Sequence[Mapping[str, str]]):
         """Return the costs of the rejected encodings of a page."""
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        bits, is_text, raw_bytes = self.pages[index]
+        bits, is_text = self.pages[index].bits, self.pages[index].offsets is not None
         result = self.results[index].tolist()
-        has_dictionary = bool(result[Found.HAS_DICTIONARY])
-        codecs: list[Codec] = [Flat(), InlineBitpacking(), Rle()]
-        stored = result[Found.PLAIN_BYTES : Found.RUN_BYTES + 1]
-        refused = {
-            registry.describe(encoding): str(self._cost(size, codecs[number], raw_bytes))
-            for number, encoding in enumerate(_encodings(bits, is_text=is_text))
-            if (size := stored[number]) >= 0
-            and (has_dictionary or number != result[Found.ENCODING])
-        }
-        if result[Found.INDEX_BYTES] >= 0 and not has_dictionary:
-            _, _, _, _, num_items, width, index_bits, index_encoding = result[: Found.POSITION]
-            items = _item_encoding(bits, width, is_text=is_text)
-            indices = _encodings(index_bits, is_text=False)[index_encoding]
-            index_bytes = self.rows * index_bits // 8
-            cost = self._cost(result[Found.INDEX_BYTES], codecs[index_encoding], index_bytes)
-            cost = cost.plus(result[Found.ITEM_BYTES] / self.rows, LOOKUP_NS)
-            refused[_describe_dictionary(items, num_items, indices)] = str(cost)
+        chosen = ENCODINGS if result[Found.HAS_DICTIONARY] else result[Found.ENCODING]
+        refused = {}
+        for number, (bytes_per_value, decode_ns) in enumerate(self.costs[index].tolist()):
+            if bytes_per_value < 0 or number == chosen:
+                continue
+            if number < ENCODINGS:
+                description = _describe(bits, number, is_text=is_text)
+            else:
+                num_items, width, index_bits, index_encoding = result[Found.ITEMS : Found.POSITION]
+                items = _item_encoding(bits, width, is_text=is_text)
+                indices = _describe(index_bits, index_encoding)
+                description = _describe_dictionary(items, num_items, indices)
+            refused[description] = str(Cost(bytes_per_value, decode_ns))
         return refused
-
-    def _cost(self, stored: int, codec: Codec, raw_bytes: int) -> Cost:
-        return Cost(stored / self.rows, decode_ns_of(codec, raw_bytes / self.rows))

@@ -1,4 +1,4 @@
-"""Small page encoder: the reference has none, so all pages use the general encoders.
+"""Page encoder: the reference has none, so all pages use the general encoders.
 
 `encodings.choice.choose` defines the results; tests compare them.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.kernels.small_pages import PageRules, SmallPage, SmallPages
+from lancelet.kernels.pages import PageRules, PagesEncoded, PageValues
 
 
-def encode_small_pages(
-    pages: Sequence[SmallPage],
+def encode_pages(
+    pages: Sequence[PageValues],
     rows: int,
     rules: PageRules,
     *,
     has_large_chunks: bool,
     constants: int,
-) -> SmallPages | None:
+) -> PagesEncoded | None:
     """Encode pages of `rows` values each with the cheapest encoding; None if unsupported.
 
     `constants` selects the detection of constant pages: none (0), short numbers (1), all (2).
