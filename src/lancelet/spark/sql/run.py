@@ -185,6 +185,9 @@ def _without_query(source: Source, error: Exception) -> Exception:
         messageParameters={},
     )
     start = source.text.find(marked)
+    if start < 0:  # values are in parentheses in generated queries
+        marked = marked.removeprefix("(").removesuffix(")").strip()
+        start = source.text.find(marked)
     if marked and start >= 0:
         found.add_note(source.pointer(start))
     return found
