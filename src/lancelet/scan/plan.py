@@ -30,6 +30,7 @@ from lancelet.expr.scan_types import scan_type
 from lancelet.expr.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.expr.traversal import columns_of
 from lancelet.format.field import Field
+from lancelet.format.schema import Schema
 from lancelet.scan.found_columns import (
     QUERY_INDEX,
     SearchColumn,
@@ -95,11 +96,16 @@ class FilterStep:
         """Whether the evaluation may raise for some values."""
         return can_fail(self.expression)
 
-    @cached_property
-    def leaves(self) -> Mapping[tuple[str, ...], Field]:
-        """The leaf fields that the expression refers to, by path."""
-        found = ((path, leaf_at(self.fields, path)) for path in columns_of(self.expression))
-        return {path: leaf for path, leaf in found if leaf is not None}
+    def leaves_in(self, schema: Schema) -> Mapping[tuple[str, ...], Field]:
+        """Return the leaf fields of a schema that the expression refers to, by path."""
+        found: Mapping[tuple[str, ...], Field] | None = vars(self).get("_leaves")
+        if found is None:
+            # Steps that are only used to skip rows have no fields to read.
+            fields = self.fields or schema.fields
+            leaves = ((path, leaf_at(fields, path)) for path in columns_of(self.expression))
+            found = {path: leaf for path, leaf in leaves if leaf is not None}
+            vars(self)["_leaves"] = found
+        return found
 
     @cached_property
     def values(self) -> ValueRange | None:

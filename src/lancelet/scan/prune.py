@@ -16,7 +16,7 @@ NaN, its maximum counts as missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import numpy as np
@@ -398,7 +398,7 @@ def candidate_ranges(
     certain = possible
     for step in steps:
         matching: list[RowRange] = []
-        for zones in _zones_of(reader, step):
+        for zones in _zones_of(reader, step.leaves_in(snapshot.schema)):
             verdict = prune(step.expression, zones)
             possible = _intersect(possible, _ranges_of(verdict.may_be_true, zones.edges))
             if certain:
@@ -419,12 +419,12 @@ def _are_narrow(steps: Sequence[FilterStep]) -> bool:
     return len(fixed) == len(sizes) and sum(fixed) <= _NARROW_BYTES
 
 
-def _zones_of(reader: FragmentReader, step: FilterStep) -> Iterable[Zones]:
-    """Return the zones of the columns of a step; columns with equal zones are joined."""
+def _zones_of(reader: FragmentReader, leaves: Mapping[tuple[str, ...], Field]) -> Iterable[Zones]:
+    """Return the zones of columns; columns with equal zones are joined."""
     groups: dict[bytes, Zones] = {}
-    for path, leaf in step.leaves.items():
+    for path, leaf in leaves.items():
         for found in _statistics(reader, leaf):
-            key = found.edges.tobytes() if len(step.leaves) > 1 else str(len(groups)).encode()
+            key = found.edges.tobytes() if len(leaves) > 1 else str(len(groups)).encode()
             zones = groups.setdefault(key, Zones(found.edges, {}))
             zones.columns[path] = found.once(ColumnBounds.of_statistics)
     return groups.values()

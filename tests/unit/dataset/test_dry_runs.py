@@ -346,6 +346,7 @@ LOOKING = {
         *("storage_options_accessor",),
         *("children", "stream", "to_arrow", "to_polars"),
         *("tags", "take", "take_blobs", "to_batches", "to_pandas", "to_table", "tracked_files"),
+        *("stale_rows",),
         *("tune", "uri", "validate", "version", "version_refs", "versions"),
     },
     Tags: {"get_version", "list", "list_ordered"},
@@ -376,6 +377,8 @@ OTHERS = {
     "replace_schema",  # always refused
     "merge_insert",  # returns a builder with `execute(dry_run=True)`
     "mem_wal_writer",  # becomes the writer of a shard
+    "create_view",  # creates another table
+    "refresh_columns",  # `stale_rows` reports the rows
 }
 
 
