@@ -291,6 +291,6 @@ def take_of_source(projection: Projection, task: tuple[FragmentSource, Int64s]) 
         columns.update(zip((field.name for field in projection.fields), arrays, strict=True))
     columns |= source.row_columns_at(projection.row_columns, offsets)
     if not columns:
-        return without_columns(len(offsets))
+        return projection.compute(without_columns(len(offsets)))
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     return projection.compute(batch)

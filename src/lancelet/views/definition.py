@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.scan.row_columns import RowColumn
 from lancelet.values import dataclass
 
 CONFIG_KEY: Final = "lancelet.view"
@@ -24,6 +25,8 @@ ROW_KEY: Final = "_source_row_id"
 GROUP_KEY: Final = "_group_key"
 HIDDEN: Final = (ROW_KEY, GROUP_KEY, "_group_rows", "_group_count_", "_group_sum_")
 """Names, and beginnings of names, of the columns that a view adds."""
+
+_ROW_COLUMNS: Final = frozenset(each.value for each in RowColumn)
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg")
 
@@ -75,7 +78,28 @@ class Query:
                     "the name is reserved for columns of views; choose another one with AS",
                     column=column.name,
                 )
+            if column.name in _ROW_COLUMNS:
+                raise InvalidInputError(
+                    "the name is that of a row column; choose another one with AS",
+                    column=column.name,
+                )
             seen.add(column.name)
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The expressions of source columns that the query computes."""
+        found = [*(self.groups or ()), *(() if self.filter is None else (self.filter,))]
+        for column in self.columns:
+            match column.value:
+                case Aggregation(_, None):
+                    pass
+                case Aggregation(_, argument):
+                    found.append(str(argument))
+                case FunctionCall(_, arguments):
+                    found += arguments
+                case expression:
+                    found.append(str(expression))
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)

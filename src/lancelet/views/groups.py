@@ -285,7 +285,8 @@ class GroupView:
             return aggregates.column(f"_{function}_{number}")
         count, total = aggregates.column(f"_count_{number}"), aggregates.column(f"_sum_{number}")
         if function == "avg":
-            total = pc.divide(total.cast(pa.float64()), count.cast(pa.float64()))
+            # Large integers are rounded.
+            total = pc.divide(total.cast(pa.float64(), safe=False), count.cast(pa.float64()))
         return pc.if_else(pc.equal(count, 0), pa.scalar(None, total.type), total)
 
 

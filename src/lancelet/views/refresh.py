@@ -29,8 +29,9 @@ from lancelet.expr import expression as ex
 from lancelet.format.operation import UpdateConfig, UpdateMap
 from lancelet.rowids.address import UInt64s
 from lancelet.scan.execute import execute_to_table
-from lancelet.scan.plan import plan_scan
+from lancelet.scan.plan import plan_scan, projection_of
 from lancelet.scan.projection import scan_schema
+from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.commit import CommitOptions, check_same_identity, refresh_snapshot
 from lancelet.table.location import TableLocation
@@ -44,6 +45,7 @@ from lancelet.views.definition import (
     GROUP_KEY,
     ROW_KEY,
     SEQUENCE,
+    Query,
     ViewDefinition,
 )
 from lancelet.views.groups import GroupView
@@ -55,6 +57,7 @@ _FULL_SHARE: Final = 0.5
 """If more of the rows changed, computing all of them is faster."""
 
 _ATTEMPTS: Final = 10
+_POSITIONS: Final = frozenset({RowColumn.ADDRESS.value, RowColumn.OFFSET.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,9 @@ def _planned(
         check_trackable(before, source)
     except (VersionNotFoundError, UnsupportedError) as error:
         return RefreshPlan("full", begin, end, reason=error.message), ()
+    reason = _replaced(definition_of(view).query, before, source)
+    if reason is not None:
+        return RefreshPlan("full", begin, end, reason=reason), ()
     counts = dict.fromkeys(ChangeKind, 0)
     changes = list(rows_changed(before, source))
     for change in changes:
@@ -153,6 +159,23 @@ def _planned(
         reason = "more than half of the rows changed"
         return RefreshPlan("full", begin, end, inserted, updated, deleted, reason), ()
     return RefreshPlan("incremental", begin, end, inserted, updated, deleted), changes
+
+
+def _replaced(query: Query, before: Snapshot, source: Snapshot) -> str | None:
+    """Return why values of the query change in rows that do not, or None if they do not change."""
+    expressions = {f"_{number}": text for number, text in enumerate(query.expressions)}
+    after = projection_of(source, expressions)
+    if not _POSITIONS.isdisjoint(after.row_columns):
+        return "the query contains the positions of rows"
+    then, now = (
+        {
+            (int(node.id), node.name, node.logical_type)
+            for field in projection_of(each, expressions).fields
+            for node in field.walk()
+        }
+        for each in (before, source)
+    )
+    return None if then == now else "columns of the query were replaced"
 
 
 def refresh(

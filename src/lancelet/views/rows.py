@@ -32,7 +32,9 @@ from lancelet.views.definition import ROW_KEY, FunctionCall, Query
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 
 _BLOCK_ROWS: Final = 1 << 16
-_PASSES: Final = "_passes"
+# Columns of views do not have these names.
+_PASSES: Final = f"{ROW_KEY}_passes"
+_ARGUMENT: Final = f"{ROW_KEY}_argument"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +100,7 @@ class RowView:
         for number, column in enumerate(self.query.columns):
             if isinstance(column.value, FunctionCall):
                 for index, argument in enumerate(column.value.arguments):
-                    inputs[f"_argument_{number}_{index}"] = argument
+                    inputs[f"{_ARGUMENT}_{number}_{index}"] = argument
             else:
                 assert isinstance(column.value, str), "a view without groups has no aggregates"
                 inputs[column.name] = column.value
@@ -128,7 +130,7 @@ class RowView:
                 f"functions={{{call.function!r}: ...}}",
                 function=call.function,
             )
-        names = [f"_argument_{number}_{index}" for index in range(len(call.arguments))]
+        names = [f"{_ARGUMENT}_{number}_{index}" for index in range(len(call.arguments))]
         result = function(*(batch.column(name) for name in names))
         array = result if isinstance(result, pa.Array) else pa.array(result)
         if isinstance(array, pa.ChunkedArray):

@@ -207,6 +207,79 @@ def test_a_dropped_column_of_the_query_is_reported():
         view.refresh()
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS rows FROM source",
+        "SELECT 1 AS one, count(*) AS rows FROM source GROUP BY 1",
+        "SELECT 1 AS one FROM source",
+        "SELECT id FROM source WHERE true",
+    ],
+)
+def test_constants_are_refreshed(query):
+    source = new_source({"id": list(range(9))})
+    view = source.create_view(uri_of(source), query)
+    source.insert({"id": [9]})
+    source.delete("id = 2")
+    assert view.refresh().kind == "incremental"
+    assert view.to_table() == source.create_view(uri_of(source, "new"), query).to_table()
+
+
+@pytest.mark.parametrize("query", ["SELECT id, n FROM source", "SELECT sum(n) AS n FROM source"])
+def test_a_renamed_column_replaces_the_values_of_another(query):
+    source = new_source({"id": list(range(9)), "n": list(range(9)), "m": list(range(10, 19))})
+    view = source.create_view(uri_of(source), query)
+    source.alter_columns({"path": "n", "name": "old"}, {"path": "m", "name": "n"})
+    plan = view.refresh()
+    assert (plan.kind, plan.reason) == ("full", "columns of the query were replaced")
+    assert view.to_table() == source.create_view(uri_of(source, "new"), query).to_table()
+
+
+def test_a_column_that_is_added_again_has_other_values():
+    data = {"id": list(range(9)), "n": list(range(9))}
+    source = lancelet.write_dataset(data, f"memory://{uuid.uuid4().hex}")
+    view = source.create_view(uri_of(source), "SELECT id, n FROM source")
+    source.drop_columns(["n"])
+    source.add_columns({"n": "id + 100"})
+    assert view.refresh().kind == "full"
+    assert view.to_table()["n"].to_pylist() == list(range(100, 109))
+
+
+def test_positions_of_rows_are_computed_again():
+    source = new_source({"id": list(range(9))})
+    view = source.create_view(uri_of(source), "SELECT id, _rowaddr AS place FROM source")
+    source.delete("id = 0")
+    source.optimize.compact_files()
+    assert view.refresh().reason == "the query contains the positions of rows"
+    assert view.to_table()["place"].to_pylist() == [(1 << 32) + each for each in range(8)]
+
+
+def test_names_of_row_columns_are_reserved():
+    source = new_source()
+    with pytest.raises(InvalidInputError, match="row column"):
+        source.create_view(uri_of(source), "SELECT _rowid, n FROM source")
+
+
+def test_columns_may_be_called_like_inputs():
+    source = new_source({"id": list(range(9)), "_passes": [1] * 9, "_argument_2_0": [5] * 9})
+    query = "SELECT _passes, _argument_2_0, same(id) AS id FROM source WHERE id > 2"
+    functions = {"same": lambda ids: ids}
+    view = source.create_view(uri_of(source), query, functions=functions)
+    source.update({"_passes": "2"}, where="id = 3")
+    assert view.refresh(functions=functions).kind == "incremental"
+    new = source.create_view(uri_of(source, "new"), query, functions=functions)
+    assert view.to_table().sort_by("id") == new.to_table().sort_by("id")
+
+
+def test_averages_of_large_integers_are_rounded():
+    large = 2**60
+    source = new_source({"id": [1, 2, 3], "n": [large, large + 1, 5]})
+    view = source.create_view(uri_of(source), "SELECT avg(n) AS mean FROM source")
+    source.delete("id = 3")
+    assert view.refresh().kind == "incremental"
+    assert view.to_table()["mean"].to_pylist() == [float(large)]
+
+
 def test_views_of_views_are_refreshed_from_their_changes():
     source = new_source({"id": list(range(20)), "n": list(range(20))})
     first = source.create_view(uri_of(source), "SELECT id, n FROM source WHERE n < 15")
