@@ -161,7 +161,7 @@ class _Definition:
     def values(self, inputs: pa.RecordBatch, data_type: pa.DataType, call: Any) -> pa.Array:
         """Return the values for computed inputs."""
         if self.expression is not None:
-            return inputs.column(0)
+            return self._cast(inputs.column(0), data_type)
         result = call(*inputs.columns)
         array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
         if len(array) != inputs.num_rows:
@@ -171,14 +171,18 @@ class _Definition:
                 rows=inputs.num_rows,
                 values=len(array),
             )
+        return self._cast(array, data_type)
+
+    def _cast(self, array: pa.Array, data_type: pa.DataType) -> pa.Array:
+        """Return values with the type of the column; an input or the column may have been cast."""
         if array.type == data_type:
             return array
         try:
             return array.cast(data_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ColumnFunctionError(
-                "the function of a computed column returned values of another type",
-                function=self.function,
+                "the definition of a computed column has values of another type than the column",
+                definition=str(self),
                 expected=str(data_type),
                 found=str(array.type),
             ) from error
@@ -234,6 +238,18 @@ def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
         )
     definition = _Definition.of(column)
     projection = definition.projection(snapshot.schema)
+    if projection.row_columns:
+        raise ColumnError(
+            "row columns cannot be inputs of a computed column",
+            column=column.name,
+            input=projection.row_columns[0],
+        )
+    if not projection.fields:
+        raise ColumnError(
+            "a computed column requires an input column; add a column with other values by an "
+            "expression, as in add_columns({name: expression})",
+            column=column.name,
+        )
     for field in projection.fields:
         if STORED_KEY in field.metadata:
             raise ColumnError(
@@ -261,7 +277,7 @@ def add_computed_column(snapshot: Snapshot, column: ComputedColumn) -> Snapshot:
 def adding_columns(snapshot: Snapshot, add: Callable[[], Snapshot]) -> Snapshot:
     """Add columns, which updates all rows but changes no input of a computed column."""
     state = _State.of(snapshot)
-    if not state.version:
+    if not state.version or not has_computed_columns(snapshot):
         state = _State(snapshot.version, ())
     elif (stale := sum(len(offsets) for _, offsets in _stale_rows(snapshot, state))) > 0:
         raise ColumnError(

@@ -209,3 +209,37 @@ def test_a_dry_run_adds_nothing():
     dataset = new_table()
     dataset.add_columns(SHOUT, dry_run=True)
     assert dataset.schema.names == ["id", "name"]
+
+
+@pytest.mark.parametrize("column", ["id", "twice"])
+def test_values_are_cast_after_a_column_was(column):
+    data = {"id": [1, 2, 3]}
+    table = lancelet.write_dataset(data, f"memory://{uuid.uuid4().hex}", enable_stable_row_ids=True)
+    table.add_columns(ComputedColumn("twice", "id * 2"))
+    table.alter_columns({"path": column, "data_type": pa.int32()})
+    table.insert(pa.table({"id": [4]}).cast(pa.schema([table.schema.field("id")])))
+    table.refresh_columns()
+    assert table.to_table()["twice"].to_pylist() == [2, 4, 6, 8]
+
+
+def test_dropped_columns_leave_no_rows_out_of_date():
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
+    table.add_columns(ComputedColumn("twice", "id * 2"))
+    table.drop_columns(["twice"])
+    table.insert({"id": [3]})
+    table.add_columns(ComputedColumn("thrice", "id * 3"))
+    assert table.stale_rows().rows == 0
+    table.insert({"id": [4]})
+    table.refresh_columns()
+    assert table.to_table()["thrice"].to_pylist() == [3, 6, 9, 12]
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"), [("1", "requires an input column"), ("_rowid", "row columns")]
+)
+def test_definitions_have_columns_of_the_table(definition, message):
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
+    with pytest.raises(ColumnError, match=message):
+        table.add_columns(ComputedColumn("new", definition))
