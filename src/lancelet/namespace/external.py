@@ -263,7 +263,10 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
         table = ExternalTable(
             request.location or self._new_location(path), request.properties or {}
         )
+        is_taken = request.location is None and self._is_written(table)
         self._catalog.create_table(path, table)
+        if is_taken:
+            raise self._taken(path, table)
         return DeclareTableResponse(
             location=table.location,
             properties=dict(table.properties) or None,
@@ -282,9 +285,11 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
         if mode not in {"create", "existok", "overwrite"}:
             raise InvalidInputError(f"Invalid input: mode {request.mode}")
         table = ExternalTable(self._new_location(path), request.properties or {})
-        is_new = True
+        is_new, is_taken = True, self._is_written(table)
         try:
             self._catalog.create_table(path, table)
+            if is_taken:
+                raise self._taken(path, table)
         except TableAlreadyExistsError:
             table, is_new = self._catalog.table(path), False
             if self._is_written(table):
@@ -385,6 +390,14 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
                 "property `root`, or pass a location"
             )
         return join(root, *folders[:-1], f"{folders[-1]}.lance")
+
+    def _taken(self, path: tuple[str, ...], table: ExternalTable) -> Exception:
+        """Delete a new entry at the location of another table, and return the error."""
+        self._catalog.delete_table(path)
+        return InvalidInputError(
+            f"Invalid input: {table.location} has a table that was renamed or deregistered; call "
+            f"register_table to name it {text_of(path)}, or declare_table with another location"
+        )
 
     def _is_written(self, table: ExternalTable) -> bool:
         """Return whether there is a table at the location of an entry."""

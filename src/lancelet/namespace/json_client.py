@@ -20,6 +20,7 @@ from lancelet.errors import InvalidInputError, redacted
 
 _DENIED: Final = {401, 403}
 _UNAVAILABLE: Final = 500
+_SECONDS_MAX: Final = 1e6
 
 
 class JsonError(Exception):
@@ -90,7 +91,10 @@ class JsonClient:
             raise ServiceUnavailableError(
                 redacted(f"cannot connect to {self.base}: {error}")
             ) from error
-        found = json.loads(received) if received.strip() else {}
+        try:
+            found = json.loads(received) if received.strip() else {}
+        except ValueError:
+            found = None
         if not isinstance(found, dict):
             raise ServiceUnavailableError(f"{self.base} did not answer with a JSON object")
         return found
@@ -118,9 +122,14 @@ def client_of(settings: Mapping[str, str], kind: str, *, path: str = "") -> Json
     """Return the client for the properties `endpoint`, `auth_token` and `read_timeout`."""
     if "endpoint" not in settings:
         raise InvalidInputError(f"a namespace of the kind {kind} requires the property `endpoint`")
-    seconds = float(settings.get("read_timeout", 60))
-    if "read_timeout_millis" in settings:
-        seconds = float(settings["read_timeout_millis"]) / 1000
+    millis = settings.get("read_timeout_millis")
+    given = settings.get("read_timeout", "60") if millis is None else millis
+    try:
+        seconds = float(given) / (1 if millis is None else 1000)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < _SECONDS_MAX:
+        raise InvalidInputError("the read timeout must be a positive number", found=given)
     return JsonClient(
         settings["endpoint"], path=path, token=settings.get("auth_token"), seconds=seconds
     )

@@ -339,3 +339,38 @@ def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
         namespace.create_namespace(CreateNamespaceRequest(id=["bare"]))
         with pytest.raises(InvalidInputError, match="`root`"):
             namespace.create_table(CreateTableRequest(id=["bare", "t"]), stream())
+
+
+@pytest.mark.parametrize("mode", ["create", "overwrite", "exist_ok"])
+def test_files_of_a_table_with_another_name_are_kept(sales, mode):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    namespace.create_table(CreateTableRequest(id=path), stream())
+    found = namespace.deregister_table(DeregisterTableRequest(id=path))
+    for call in (
+        lambda: namespace.create_table(
+            CreateTableRequest(id=path, mode=mode), stream(pa.table({"id": [9]}))
+        ),
+        lambda: namespace.declare_table(DeclareTableRequest(id=path)),
+    ):
+        with pytest.raises(InvalidInputError, match="register_table"):
+            call()
+        with pytest.raises(TableNotFoundError):
+            namespace.table_exists(TableExistsRequest(id=path))
+    assert lancelet.dataset(found.location).to_table() == ROWS
+
+
+@pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
+def test_timeouts_are_positive_numbers(seconds):
+    with pytest.raises(lancelet.errors.InvalidInputError, match="positive"):
+        connect("iceberg", {"endpoint": "http://localhost:1", "read_timeout": seconds})
+
+
+def test_an_answer_that_is_not_json_is_reported():
+    class Page(IcebergServer):
+        def handle(self, *_):
+            return 200, "<html>"
+
+    with Page() as server:
+        namespace = connect("iceberg", {"endpoint": server.endpoint})
+        with pytest.raises(ServiceUnavailableError, match="JSON object"):
+            namespace.list_namespaces(ListNamespacesRequest(id=[]))
