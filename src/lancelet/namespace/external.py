@@ -394,10 +394,11 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
     def _taken(self, path: tuple[str, ...], table: ExternalTable) -> Exception:
         """Delete a new entry at the location of another table, and return the error."""
         self._catalog.delete_table(path)
-        return InvalidInputError(
+        error: Exception = InvalidInputError(
             f"Invalid input: {table.location} has a table that was renamed or deregistered; call "
             f"register_table to name it {text_of(path)}, or declare_table with another location"
         )
+        return error
 
     def _is_written(self, table: ExternalTable) -> bool:
         """Return whether there is a table at the location of an entry."""

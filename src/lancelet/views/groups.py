@@ -96,6 +96,17 @@ class GroupView:
             found.append("sum")
         return found + sorted(used & {"min", "max"})
 
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """The names of the columns that the view adds to those of the query."""
+        found = [
+            f"_group_{function}_{number}"
+            for number, argument in enumerate(self.arguments)
+            for function in self._functions(argument)
+            if function in {"count", "sum"}
+        ]
+        return GROUP_KEY, _ROWS, *found
+
     # --- from all rows -----------------------------------------------------------------------
 
     def schema(self, source: Snapshot) -> pa.Schema:
@@ -353,7 +364,10 @@ def _with_equal_floats(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return rows with one zero and one NaN in key columns, as keys are compared."""
     for index, name in enumerate(keys):
         column = rows.column(name)
-        if pa.types.is_floating(column.type):
+        if pa.types.is_float16(column.type):  # Arrow has no functions of these
+            wide = _with_equal_floats(pa.table({name: column.cast(pa.float32())}), [name])
+            rows = rows.set_column(index, name, wide.column(name).cast(column.type))
+        elif pa.types.is_floating(column.type):
             nan = pa.scalar(float("nan"), column.type)
             equal = pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
             rows = rows.set_column(index, name, equal)

@@ -138,6 +138,9 @@ def _planned(
         return RefreshPlan("full", begin, end, reason="the source table was created again"), ()
     if full:
         return RefreshPlan("full", begin, end, reason="requested"), ()
+    query = definition_of(view).query
+    if not _names_of(query) <= set(view.schema.names):
+        return RefreshPlan("full", begin, end, reason="columns of the view were removed"), ()
     if begin == end:
         return RefreshPlan("none", begin, end, 0, 0, 0), ()
     if begin > end:
@@ -147,7 +150,7 @@ def _planned(
         check_trackable(before, source)
     except (VersionNotFoundError, UnsupportedError) as error:
         return RefreshPlan("full", begin, end, reason=error.message), ()
-    reason = _replaced(definition_of(view).query, before, source)
+    reason = _replaced(query, before, source)
     if reason is not None:
         return RefreshPlan("full", begin, end, reason=reason), ()
     counts = dict.fromkeys(ChangeKind, 0)
@@ -159,6 +162,12 @@ def _planned(
         reason = "more than half of the rows changed"
         return RefreshPlan("full", begin, end, inserted, updated, deleted, reason), ()
     return RefreshPlan("incremental", begin, end, inserted, updated, deleted), changes
+
+
+def _names_of(query: Query) -> set[str]:
+    """Return the names of the columns of the table of a view."""
+    stored = (ROW_KEY,) if query.groups is None else GroupView(query).stored_names
+    return {*(each.name for each in query.columns), *stored}
 
 
 def _replaced(query: Query, before: Snapshot, source: Snapshot) -> str | None:

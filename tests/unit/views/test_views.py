@@ -280,6 +280,28 @@ def test_averages_of_large_integers_are_rounded():
     assert view.to_table()["mean"].to_pylist() == [float(large)]
 
 
+@pytest.mark.parametrize("dropped", ["city", "_group_rows", "_group_sum_0", "_group_key"])
+def test_columns_that_were_removed_are_computed_again(dropped):
+    source = new_source()
+    query = "SELECT city, sum(n) AS total FROM source GROUP BY city"
+    view = source.create_view(uri_of(source), query)
+    view.dataset.drop_columns([dropped])
+    assert view.refresh().reason == "columns of the view were removed"
+    assert view.to_table().to_pylist() == [{"city": "a", "total": 12}, {"city": "b", "total": 6}]
+
+
+def test_halves_are_groups():
+    keys = pa.array([0.5, 2.0, 0.0, -0.0, float("nan"), None], pa.float32()).cast(pa.float16())
+    source = new_source(pa.table({"id": range(6), "key": keys}))
+    query = "SELECT key, count(*) AS rows FROM source GROUP BY key"
+    view = source.create_view(uri_of(source), query)
+    source.delete("id = 2")
+    assert view.refresh().kind == "incremental"
+    assert sorted(map(str, view.to_table().to_pylist())) == sorted(
+        str({"key": key, "rows": 1}) for key in (0.5, 2.0, 0.0, float("nan"), None)
+    )
+
+
 def test_views_of_views_are_refreshed_from_their_changes():
     source = new_source({"id": list(range(20)), "n": list(range(20))})
     first = source.create_view(uri_of(source), "SELECT id, n FROM source WHERE n < 15")
