@@ -132,7 +132,13 @@ class RowView:
             )
         names = [f"{_ARGUMENT}_{number}_{index}" for index in range(len(call.arguments))]
         result = function(*(batch.column(name) for name in names))
-        array = result if isinstance(result, pa.Array) else pa.array(result)
+        try:
+            array = result if isinstance(result, pa.Array) else pa.array(result)
+        except (TypeError, pa.ArrowException) as error:
+            raise ViewFunctionError(
+                f"a Python function of the view returned no array: {error}",
+                function=call.function,
+            ) from error
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         if len(array) != batch.num_rows:

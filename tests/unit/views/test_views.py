@@ -254,6 +254,15 @@ def test_positions_of_rows_are_computed_again():
     assert view.to_table()["place"].to_pylist() == [(1 << 32) + each for each in range(8)]
 
 
+@pytest.mark.parametrize("result", [None, 5])
+def test_results_that_are_no_arrays_are_reported(result):
+    source = new_source()
+    with pytest.raises(ViewFunctionError, match="no array"):
+        source.create_view(
+            uri_of(source), "SELECT f(n) AS n FROM source", functions={"f": lambda _: result}
+        )
+
+
 def test_names_of_row_columns_are_reserved():
     source = new_source()
     with pytest.raises(InvalidInputError, match="row column"):

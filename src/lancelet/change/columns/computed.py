@@ -37,7 +37,7 @@ from lancelet.scan.projection import Projection, project
 from lancelet.scan.take import take_addresses
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.lineage import updated_versions_of
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass, replace
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -163,7 +163,16 @@ class _Definition:
         if self.expression is not None:
             return self._cast(inputs.column(0), data_type)
         result = call(*inputs.columns)
-        array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
+        if isinstance(result, pa.ChunkedArray):
+            result = result.combine_chunks()
+        try:
+            array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
+        except (TypeError, pa.ArrowException) as error:
+            raise ColumnFunctionError(
+                f"the function of a computed column returned no array of its type: {error}",
+                function=self.function,
+                expected=str(data_type),
+            ) from error
         if len(array) != inputs.num_rows:
             raise ColumnFunctionError(
                 "the function of a computed column must return one value per row",
@@ -276,16 +285,23 @@ def add_computed_column(snapshot: Snapshot, column: ComputedColumn) -> Snapshot:
 
 def adding_columns(snapshot: Snapshot, add: Callable[[], Snapshot]) -> Snapshot:
     """Add columns, which updates all rows but changes no input of a computed column."""
-    state = _State.of(snapshot)
-    if not state.version or not has_computed_columns(snapshot):
-        state = _State(snapshot.version, ())
-    elif (stale := sum(len(offsets) for _, offsets in _stale_rows(snapshot, state))) > 0:
+    latest = refresh_snapshot(snapshot)
+    state = _State.of(latest)
+    if not state.version or not has_computed_columns(latest):
+        state = _State(latest.version, ())
+    elif (stale := _num_stale(latest)) > 0:
         raise ColumnError(
             "values of computed columns are out of date, and a new column would hide which rows; "
             "call refresh_columns first",
             rows=stale,
         )
     added = add()
+    if added.version > latest.version + 1:
+        before = open_snapshot(added.location, added.version - 1)
+        if has_computed_columns(before):
+            if _num_stale(before):
+                return added  # another writer changed rows meanwhile; all values are out of date
+            state = _State.of(before)
     return replace(state, own=(*state.own, added.version)).put(added)
 
 
@@ -394,6 +410,10 @@ def _called(field: Field, definition: _Definition, functions: Functions) -> Any:
             function=definition.function,
         )
     return call
+
+
+def _num_stale(snapshot: Snapshot) -> int:
+    return sum(len(offsets) for _, offsets in _stale_rows(snapshot, _State.of(snapshot)))
 
 
 def _stale_rows(snapshot: Snapshot, state: _State) -> Iterator[tuple[Fragment, Int64s]]:

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet import ComputedColumn
+from lancelet.change.columns.add import add_columns
+from lancelet.change.columns.computed import adding_columns
 from lancelet.change.columns.fields import ColumnError
+from lancelet.change.columns.sources import Expressions
 from lancelet.errors import ColumnFunctionError, CorruptDataError, ExpressionError
 
 SHOUT = ComputedColumn("loud", pc.utf8_upper, ("name",), pa.string())
@@ -233,6 +236,52 @@ def test_dropped_columns_leave_no_rows_out_of_date():
     table.insert({"id": [4]})
     table.refresh_columns()
     assert table.to_table()["thrice"].to_pylist() == [3, 6, 9, 12]
+
+
+@pytest.mark.parametrize("other", [{"more": "id + 1"}, ComputedColumn("more", "id + 1")])
+def test_columns_that_an_old_handle_adds_hide_no_changed_rows(other):
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
+    table.add_columns(ComputedColumn("twice", "id * 2"))
+    lancelet.dataset(uri).update({"id": "50"}, where="id = 1")
+    with pytest.raises(ColumnError, match="refresh_columns first"):
+        table.add_columns(other)
+    table = lancelet.dataset(uri)
+    table.refresh_columns()
+    assert sorted(table.to_table()["twice"].to_pylist()) == [4, 100]
+
+
+def test_rows_that_change_while_a_column_is_added_stay_out_of_date():
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
+    table.add_columns(ComputedColumn("twice", "id * 2"))
+    snapshot = table._handle.snapshot
+
+    def add():
+        lancelet.dataset(uri).update({"id": "50"}, where="id = 1")
+        other = lancelet.dataset(uri)._handle.snapshot
+        return add_columns(other, Expressions({"more": "id + 1"}))
+
+    adding_columns(snapshot, add)
+    table = lancelet.dataset(uri)
+    assert table.stale_rows().rows == 2
+    table.refresh_columns()
+    assert sorted(table.to_table()["twice"].to_pylist()) == [4, 100]
+
+
+@pytest.mark.parametrize("result", [None, 5, ["a", "b"]])
+def test_results_that_are_no_arrays_are_reported(result):
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
+
+    def same(ids):
+        return ids
+
+    column = ComputedColumn("same", same, inputs=("id",), data_type=pa.int64())
+    table.add_columns(column)
+    table.update({"id": "id + 1"})
+    with pytest.raises(ColumnFunctionError, match="no array"):
+        table.refresh_columns({"same": lambda _: result})
 
 
 @pytest.mark.parametrize(
