@@ -576,11 +576,11 @@ class Stage:
         state = CHANGES[theirs].model(_base())
         assert state is not None
         expected = CHANGES[ours].model(state)
-        is_apart = not _meet(CHANGES[theirs], CHANGES[ours])
+        is_disjoint = not _meet(CHANGES[theirs], CHANGES[ours])
         try:
             self._commit(location, *last)
         except CommitConflictError as error:
-            if is_apart:
+            if is_disjoint:
                 raise ViolationError(f"the changes have nothing in common: {error}") from error
             _check_state(location, state)
             is_final = not error.facts["retryable"]

@@ -554,7 +554,7 @@ class _History:
         state = mem_wal_state(self._dataset().checkout_version(version).snapshot)
         return None if state is None else {str(key): each for key, each in state.compacted.items()}
 
-    def _seal(self) -> None:
+    def _seal_shard(self) -> None:
         name, shard = self._shard()
 
         def call() -> None:
@@ -670,8 +670,8 @@ class _History:
             if writer is None:
                 continue
             self._check_counts(writer)
-            waiting = [] if writer.limits["durable_write"] else writer.queue
-            rows = [row for each in (*writer.memory, *waiting) for row in each.rows]
+            queued = [] if writer.limits["durable_write"] else writer.queue
+            rows = [row for each in (*writer.memory, *queued) for row in each.rows]
             seen = writer.raw._writer.rows
             memory = list(zip(seen["id"].to_pylist(), seen["v"].to_pylist(), strict=True))
             _require(memory == rows, "other rows in memory", name, memory, rows)
@@ -740,7 +740,7 @@ _CALLS: Final = {
     "use_old_writer": 4,
     "merge": 3,
     "collect": 3,
-    "seal": 1,
+    "seal_shard": 1,
     "drop": 1,
     "begin": 2,
     "open_unsupported": 0.2,

@@ -737,8 +737,8 @@ class _History:
                 for name, each in self.branches.items()
                 if each.parent == branch
             }
-            told = {(each.name, each.referenced_version) for each in plan.branches}
-            _require(told == children, "other branches", told, children)
+            reported = {(each.name, each.referenced_version) for each in plan.branches}
+            _require(reported == children, "other branches", reported, children)
             _require(not any(each.cleanup_candidate for each in plan.branches), "removes a branch")
         else:
             stats = call()
