@@ -56,7 +56,6 @@ from lance_namespace import (
     TableAlreadyExistsError,
     TableExistsRequest,
     TableExistsResponse,
-    TableNotFoundError,
     UnsupportedOperationError,
 )
 from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
@@ -74,7 +73,6 @@ from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import (
     NAMESPACE,
-    SEPARATOR,
     TABLE,
     Catalog,
     Entry,
@@ -87,7 +85,7 @@ from lancelet.namespace.catalog import (
 )
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
 from lancelet.namespace.history import HistoryOperations
-from lancelet.namespace.operations import read_stream
+from lancelet.namespace.operations import not_found, page_of, read_stream, text_of
 from lancelet.namespace.tables import TableOperations
 from lancelet.namespace.types import schema_form
 
@@ -177,14 +175,14 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         properties = request.properties or None
         is_free = self._find(path) is None
         if not is_free or not self._catalog.add(Entry(path, NAMESPACE, None, properties)):
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {_text(path)}")
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {text_of(path)}")
         return CreateNamespaceResponse(properties=properties)
 
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
         """Return the names of the child namespaces."""
         path = self._begin("list_namespaces", request)
         names = [entry.path[-1] for entry in self._catalog.children(path, NAMESPACE)]
-        shown, token = _page(names, request)
+        shown, token = page_of(names, request)
         return ListNamespacesResponse(namespaces=shown, page_token=token)
 
     def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
@@ -207,7 +205,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         children = self._catalog.children(path)
         if children:
             raise NamespaceNotEmptyError(
-                f"Namespace not empty: '{_text(path)}' (contains {len(children)} child objects)"
+                f"Namespace not empty: '{text_of(path)}' (contains {len(children)} child objects)"
             )
         if entry is not None:
             self._catalog.remove(entry)
@@ -223,7 +221,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         names = {table[-1] for table in tables if table[:-1] == path}
         if not path:
             names |= self._listed_names(rows)
-        shown, token = _page(sorted(names), request)
+        shown, token = page_of(sorted(names), request)
         return ListTablesResponse(tables=shown, page_token=token)
 
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
@@ -231,7 +229,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._begin("list_all_tables", request)
         rows = self._catalog.all() if self._is_catalogued else []
         names = {row.object_id for row in rows if row.object_type == TABLE}
-        shown, token = _page(sorted(names | self._listed_names(rows)), request)
+        shown, token = page_of(sorted(names | self._listed_names(rows)), request)
         return ListTablesResponse(tables=shown, page_token=token)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
@@ -353,7 +351,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         if is_listed_location(location) and len(self._catalog.at_location(location)) == 1:
             self._folder.hide(location)
         if not self._catalog.remove(entry):
-            raise _not_found(path)
+            raise not_found(path)
         return DeregisterTableResponse(id=list(path), location=self._folder.uri_of(location))
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
@@ -373,7 +371,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             self._refuse_registered(location, entry)
             dropped = self._catalog.drop(entry)
             if dropped is None:
-                raise _not_found(path)
+                raise not_found(path)
             self._delete_files(dropped)
         else:
             self._folder.hide(location, drops=True)
@@ -393,7 +391,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         is_free = self._find(target) is None
         is_renamed = is_free and self._catalog.rename(self._recorded(entry), target)
         if is_renamed is None:
-            raise _not_found(path)
+            raise not_found(path)
         if not is_renamed:
             raise TableAlreadyExistsError(f"Table already exists: {target[-1]}")
         return RenameTableResponse()
@@ -479,7 +477,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             or not self._is_listed
             or self._folder.state_of(location) is not TableState.DROPPED
         ):
-            raise _not_found(path)
+            raise not_found(path)
         self._folder.drop(location)
         return location
 
@@ -508,7 +506,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             if own is None or other.path != own.path:
                 named = "a table that is being dropped"
                 if other.object_type == TABLE:
-                    named = f"the table '{_text(other.path)}'"
+                    named = f"the table '{text_of(other.path)}'"
                 raise InvalidInputError(
                     f"Invalid input: the location {location!r} belongs to {named}; rename or "
                     "deregister that one first"
@@ -537,7 +535,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise InvalidInputError("Invalid input: Table ID cannot be empty")
         entry = self._find_table(path)
         if entry is None:
-            raise _not_found(path)
+            raise not_found(path)
         return entry
 
     def _require_namespace(self, path: Sequence[str], prefix: str = "") -> Entry | None:
@@ -547,7 +545,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         found = self._catalog.find(path) if self._is_catalogued else []
         entry = found[0] if found else None
         if entry is None or entry.object_type != NAMESPACE:
-            named = f"{prefix}'{_text(path)}'" if prefix else _text(path)
+            named = f"{prefix}'{text_of(path)}'" if prefix else text_of(path)
             raise NamespaceNotFoundError(f"Namespace not found: {named}")
         return entry
 
@@ -575,20 +573,3 @@ def _request_options(given: Mapping[str, str] | None) -> dict[str, str]:
             f"accepted options are {', '.join(sorted(_REQUEST_OPTIONS))}"
         )
     return {name.lower(): value for name, value in (given or {}).items()}
-
-
-def _text(path: Sequence[str]) -> str:
-    return SEPARATOR.join(path)
-
-
-def _not_found(path: Sequence[str]) -> TableNotFoundError:
-    return TableNotFoundError(f"Table not found: table id '{_text(path)}'")
-
-
-def _page(names: list[str], request: Any) -> tuple[list[str], str | None]:
-    """Return the page of names after a token, and the token of the next page."""
-    remaining = [name for name in names if request.page_token is None or name > request.page_token]
-    if request.limit is None or len(remaining) <= request.limit:
-        return remaining, None
-    shown = remaining[: request.limit]
-    return shown, shown[-1] if shown else None

@@ -44,7 +44,6 @@ from lance_namespace import (
     NamespaceAlreadyExistsError,
     NamespaceExistsRequest,
     NamespaceExistsResponse,
-    NamespaceNotFoundError,
     RegisterTableRequest,
     RegisterTableResponse,
     RenameTableRequest,
@@ -52,7 +51,6 @@ from lance_namespace import (
     TableAlreadyExistsError,
     TableExistsRequest,
     TableExistsResponse,
-    TableNotFoundError,
     UnsupportedOperationError,
 )
 from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
@@ -61,10 +59,9 @@ from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, LanceletError
 from lancelet.io.uri import join
-from lancelet.namespace.catalog import SEPARATOR
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
 from lancelet.namespace.history import HistoryOperations
-from lancelet.namespace.operations import read_stream
+from lancelet.namespace.operations import page_of, read_stream, text_of
 from lancelet.namespace.tables import TableOperations
 from lancelet.namespace.types import schema_form
 from lancelet.values import dataclass
@@ -412,27 +409,3 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
 def is_lance(properties: Mapping[str, str] | None) -> bool:
     """Return whether the properties of an entry mark a Lance table."""
     return (properties or {}).get(TABLE_TYPE, "").lower() == LANCE
-
-
-def text_of(path: Sequence[str]) -> str:
-    """Return a path as text."""
-    return SEPARATOR.join(path)
-
-
-def not_found(path: Sequence[str]) -> TableNotFoundError:
-    """Return the error for a missing table."""
-    return TableNotFoundError(f"Table not found: table id '{text_of(path)}'")
-
-
-def no_namespace(path: Sequence[str]) -> NamespaceNotFoundError:
-    """Return the error for a missing namespace."""
-    return NamespaceNotFoundError(f"Namespace not found: {text_of(path)}")
-
-
-def page_of(names: list[str], request: Any) -> tuple[list[str], str | None]:
-    """Return the page of names after a token, and the token of the next page."""
-    remaining = [name for name in names if request.page_token is None or name > request.page_token]
-    if request.limit is None or len(remaining) <= request.limit:
-        return remaining, None
-    shown = remaining[: request.limit]
-    return shown, shown[-1] if shown else None

@@ -32,10 +32,8 @@ from lancelet.namespace.external import (
     ExternalNamespace,
     ExternalTable,
     is_lance,
-    no_namespace,
-    not_found,
-    text_of,
 )
+from lancelet.namespace.operations import no_namespace, not_found, text_of
 
 T = TypeVar("T")
 

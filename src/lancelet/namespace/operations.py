@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import lance_namespace
 import pyarrow as pa
-from lance_namespace import InvalidInputError, TableNotFoundError
+from lance_namespace import InvalidInputError, NamespaceNotFoundError, TableNotFoundError
 
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.errors import DatasetNotFoundError
@@ -116,3 +116,27 @@ def transaction_id_of(dataset: LanceDataset) -> str | None:
     """Return the id of the transaction that created the version."""
     transaction = dataset.snapshot.transaction
     return None if transaction is None else str(transaction.uuid)
+
+
+def text_of(path: Sequence[str]) -> str:
+    """Return a path as text."""
+    return SEPARATOR.join(path)
+
+
+def not_found(path: Sequence[str]) -> TableNotFoundError:
+    """Return the error for a missing table."""
+    return TableNotFoundError(f"Table not found: table id '{text_of(path)}'")
+
+
+def no_namespace(path: Sequence[str]) -> NamespaceNotFoundError:
+    """Return the error for a missing namespace."""
+    return NamespaceNotFoundError(f"Namespace not found: {text_of(path)}")
+
+
+def page_of(names: list[str], request: Any) -> tuple[list[str], str | None]:
+    """Return the page of names after a token, and the token of the next page."""
+    remaining = [name for name in names if request.page_token is None or name > request.page_token]
+    if request.limit is None or len(remaining) <= request.limit:
+        return remaining, None
+    shown = remaining[: request.limit]
+    return shown, shown[-1] if shown else None

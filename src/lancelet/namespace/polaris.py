@@ -22,10 +22,10 @@ from lancelet.namespace.external import (
     TABLE_TYPE,
     ExternalNamespace,
     ExternalTable,
-    text_of,
 )
 from lancelet.namespace.iceberg_rest import SEPARATOR, IcebergRequests
 from lancelet.namespace.json_client import client_of, quoted, settings_of
+from lancelet.namespace.operations import text_of
 
 T = TypeVar("T")
 

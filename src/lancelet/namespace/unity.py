@@ -29,11 +29,9 @@ from lancelet.namespace.external import (
     ExternalNamespace,
     ExternalTable,
     is_lance,
-    no_namespace,
-    not_found,
-    text_of,
 )
 from lancelet.namespace.json_client import JsonClient, JsonError, client_of, quoted, settings_of
+from lancelet.namespace.operations import no_namespace, not_found, text_of
 
 T = TypeVar("T")
 
