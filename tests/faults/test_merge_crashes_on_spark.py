@@ -17,14 +17,14 @@ import pytest
 import lancelet
 from lancelet import spark as ls
 from lancelet.jobs.table_ref import TableRef
-from lancelet.spark.files import plan_files
+from lancelet.spark.files import Publication, plan_files
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action, commit_merge, write_merged
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.types import spark_schema
 from lancelet.table.watermark import BatchWatermark
 from tests.faults.test_stream_sink_crashes import Died, Dying, dying  # noqa: F401 - a fixture
 
-WATERMARK = BatchWatermark("merges", 7)
+PUBLICATION = Publication(watermark=BatchWatermark("merges", 7))
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "n": pa.array([10, 20, 30], pa.int64())})
 
 
@@ -32,7 +32,8 @@ def merge(uri):
     """Add one to the rows 1 and 3 and insert a row each, in two tasks, unless the batch is done."""
     table = TableRef.of(uri)
     snapshot = table.open()
-    if WATERMARK.is_reached(snapshot.manifest.config):
+    assert PUBLICATION.watermark is not None
+    if PUBLICATION.watermark.is_reached(snapshot.manifest.config):
         return
     files = plan_files(WriteSettings(table), snapshot, spark_schema(ROWS.schema), replaces=False)
     stored = lance.dataset(uri).to_table(with_row_address=True).to_pylist()
@@ -48,7 +49,7 @@ def merge(uri):
             }
         )
         parts.append(write_merged(files, ("id",), rows.to_batches()).value)
-    commit_merge(snapshot, files, ("id",), parts, WATERMARK)
+    commit_merge(snapshot, files, ("id",), parts, PUBLICATION)
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "behind"])

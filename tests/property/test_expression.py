@@ -238,6 +238,7 @@ def test_any_expression_is_computed_or_raises_an_expression_error(expression, ba
     found.validate(full=True)
 
 
+@example(ex.Cast(ex.Literal(pa.scalar(None)), pa.time32("s"), False))
 @example(ex.Member(ex.literal(0), "x"))
 @given(ANYTHING)
 def test_any_expression_round_trips_through_text(expression):

@@ -354,7 +354,8 @@ class OperandParser(ABC):
             data_type = parse_arrow_type(name.scalar.as_py())
         except ValueError as error:
             raise self.source.error(str(error), name) from error
-        if not isinstance(operand, ex.Literal):
+        # A null constant is printed without its type.
+        if not isinstance(operand, ex.Literal) or not operand.scalar.is_valid:
             return ex.Cast(operand, data_type, or_null)
         return _constant_of(operand, data_type) or ex.Cast(operand, data_type, or_null)
 
