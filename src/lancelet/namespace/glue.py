@@ -15,11 +15,9 @@ from typing import Any, Final, TypeVar
 
 from lance_namespace import (
     InvalidInputError,
-    NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     PermissionDeniedError,
     ServiceUnavailableError,
-    TableAlreadyExistsError,
     UnsupportedOperationError,
 )
 
@@ -33,7 +31,7 @@ from lancelet.namespace.external import (
     ExternalTable,
     is_lance,
 )
-from lancelet.namespace.operations import no_namespace, not_found, text_of
+from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
 
 T = TypeVar("T")
 
@@ -209,11 +207,7 @@ def _converted(error: Any, path: tuple[str, ...]) -> Exception:
     message = redacted(str(error))
     found: Exception = ServiceUnavailableError(message)
     if code == "AlreadyExistsException":
-        found = (
-            TableAlreadyExistsError(f"Table already exists: {text_of(path)}")
-            if len(path) > 1
-            else NamespaceAlreadyExistsError(f"Namespace already exists: {text_of(path)}")
-        )
+        found = already_exists(path, is_table=len(path) > 1)
     elif code == "EntityNotFoundException":
         is_database = len(path) < 2 or "database" in message.lower()
         found = no_namespace(path[:1]) if is_database else not_found(path)

@@ -10,14 +10,11 @@ location of the Lance table, and the property `table_type = lance`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from lance_namespace import (
     InvalidInputError,
-    NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
-    TableAlreadyExistsError,
 )
 
 from lancelet.namespace.context import DynamicContextProvider
@@ -29,8 +26,15 @@ from lancelet.namespace.external import (
     ExternalTable,
     is_lance,
 )
-from lancelet.namespace.json_client import JsonClient, JsonError, client_of, quoted, settings_of
-from lancelet.namespace.operations import no_namespace, not_found, text_of
+from lancelet.namespace.json_client import (
+    JsonClient,
+    JsonError,
+    client_of,
+    pages_of,
+    quoted,
+    settings_of,
+)
+from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
 
 T = TypeVar("T")
 
@@ -70,14 +74,10 @@ class IcebergRequests(ExternalCatalog):
     def _pages(
         self, target: str, query: Mapping[str, str], path: tuple[str, ...]
     ) -> Iterator[dict[str, Any]]:
-        token: str | None = None
-        while True:
-            asked = dict(query) | ({} if token is None else {"pageToken": token})
-            page = self._call(path, partial(self._client.send, "GET", target, query=asked))
-            yield page
-            token = page.get("next-page-token") or None
-            if token is None:
-                return
+        def send(query: dict[str, str]) -> dict[str, Any]:
+            return self._call(path, lambda: self._client.send("GET", target, query=query))
+
+        return pages_of(send, query, parameter="pageToken", following="next-page-token")
 
     def _call(
         self, path: tuple[str, ...], request: Callable[[], T], *, is_table: bool = False
@@ -94,9 +94,7 @@ class IcebergRequests(ExternalCatalog):
             if error.status == 409 and "not empty" in text:
                 raise NamespaceNotEmptyError(f"Namespace not empty: {text_of(path)}") from error
             if error.status == 409:
-                kind = TableAlreadyExistsError if is_table else NamespaceAlreadyExistsError
-                named = "Table" if is_table else "Namespace"
-                raise kind(f"{named} already exists: {text_of(path)}") from error
+                raise already_exists(path, is_table=is_table) from error
             raise InvalidInputError(f"Invalid input: {error}") from error
 
 
@@ -180,7 +178,7 @@ class _Iceberg(IcebergRequests):
             self._client.send("POST", renames, body)
         except JsonError as error:
             if error.status == 409:
-                raise TableAlreadyExistsError(f"Table already exists: {text_of(target)}") from error
+                raise already_exists(target, is_table=True) from error
             if error.status == 404:
                 is_source = "table" in str(error).lower()
                 raise (not_found(path) if is_source else no_namespace(target[:-1])) from error

@@ -11,7 +11,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from lance_namespace import PermissionDeniedError, ServiceUnavailableError
@@ -133,6 +133,27 @@ def client_of(settings: Mapping[str, str], kind: str, *, path: str = "") -> Json
     return JsonClient(
         settings["endpoint"], path=path, token=settings.get("auth_token"), seconds=seconds
     )
+
+
+def pages_of(
+    send: Callable[[dict[str, str]], dict[str, Any]],
+    query: Mapping[str, str],
+    *,
+    parameter: str,
+    following: str,
+) -> Iterator[dict[str, Any]]:
+    """Yield the pages of a listing; `following` is the field with the token of the next page.
+
+    >>> pages = {"": {"names": ["a"], "next": "t"}, "t": {"names": ["b"]}}
+    >>> send = lambda query: pages[query.get("page", "")]
+    >>> [page["names"] for page in pages_of(send, {}, parameter="page", following="next")]
+    [['a'], ['b']]
+    """
+    page = send(dict(query))
+    yield page
+    while token := page.get(following):
+        page = send({**query, parameter: token})
+        yield page
 
 
 def quoted(name: str) -> str:

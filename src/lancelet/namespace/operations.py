@@ -10,7 +10,13 @@ from typing import Any, Final
 
 import lance_namespace
 import pyarrow as pa
-from lance_namespace import InvalidInputError, NamespaceNotFoundError, TableNotFoundError
+from lance_namespace import (
+    InvalidInputError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotFoundError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.errors import DatasetNotFoundError
@@ -131,6 +137,15 @@ def not_found(path: Sequence[str]) -> TableNotFoundError:
 def no_namespace(path: Sequence[str]) -> NamespaceNotFoundError:
     """Return the error for a missing namespace."""
     return NamespaceNotFoundError(f"Namespace not found: {text_of(path)}")
+
+
+def already_exists(
+    path: Sequence[str], *, is_table: bool
+) -> TableAlreadyExistsError | NamespaceAlreadyExistsError:
+    """Return the error for a table or namespace whose name is taken."""
+    if is_table:
+        return TableAlreadyExistsError(f"Table already exists: {text_of(path)}")
+    return NamespaceAlreadyExistsError(f"Namespace already exists: {text_of(path)}")
 
 
 def page_of(names: list[str], request: Any) -> tuple[list[str], str | None]:

@@ -9,14 +9,11 @@ Lance tables are external tables with the property `table_type = lance`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from lance_namespace import (
     InvalidInputError,
-    NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
-    TableAlreadyExistsError,
     UnsupportedOperationError,
 )
 
@@ -30,8 +27,15 @@ from lancelet.namespace.external import (
     ExternalTable,
     is_lance,
 )
-from lancelet.namespace.json_client import JsonClient, JsonError, client_of, quoted, settings_of
-from lancelet.namespace.operations import no_namespace, not_found, text_of
+from lancelet.namespace.json_client import (
+    JsonClient,
+    JsonError,
+    client_of,
+    pages_of,
+    quoted,
+    settings_of,
+)
+from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
 
 T = TypeVar("T")
 
@@ -140,16 +144,12 @@ class _Unity(ExternalCatalog):
     def _pages(
         self, kind: str, query: Mapping[str, str], path: tuple[str, ...]
     ) -> Iterator[dict[str, Any]]:
-        token: str | None = None
-        while True:
-            asked = {**query, "max_results": _PAGE}
-            if token is not None:
-                asked["page_token"] = token
-            found = self._call(path, partial(self._client.send, "GET", kind, query=asked))
-            yield from found.get(kind) or ()
-            token = found.get("next_page_token") or None
-            if token is None:
-                return
+        def send(query: dict[str, str]) -> dict[str, Any]:
+            return self._call(path, lambda: self._client.send("GET", kind, query=query))
+
+        full = {**query, "max_results": _PAGE}
+        for page in pages_of(send, full, parameter="page_token", following="next_page_token"):
+            yield from page.get(kind) or ()
 
     def _check(self, path: tuple[str, ...]) -> None:
         if path[0] != self._catalog:
@@ -183,9 +183,7 @@ class _Unity(ExternalCatalog):
                 raise (not_found(path) if is_missing else no_namespace(path[:2])) from error
             # The server answers 400 to duplicates in some releases.
             if error.status == 409 or "already exists" in str(error).lower():
-                kind = TableAlreadyExistsError if is_table else NamespaceAlreadyExistsError
-                named = "Table" if is_table else "Namespace"
-                raise kind(f"{named} already exists: {text_of(path)}") from error
+                raise already_exists(path, is_table=is_table) from error
             raise InvalidInputError(f"Invalid input: {error}") from error
 
 
