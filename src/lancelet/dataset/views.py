@@ -21,8 +21,10 @@ from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.views.definition import ViewDefinition
+    from lancelet.views.definition import SourceTable, ViewDefinition
     from lancelet.views.refresh import RefreshPlan
+    from lancelet.views.rows import Functions
+    from lancelet.views.tasks import Runner
 
 
 class MaterializedView:
@@ -110,7 +112,7 @@ class MaterializedView:
             view.explain().kind
             ```
         """
-        return views.refresh.plan_refresh(self._latest(), self._source())
+        return views.refresh.plan_refresh(self._latest(), self._source(), self._tables())
 
     def refresh(
         self,
@@ -145,8 +147,23 @@ class MaterializedView:
             ```
         """
         if dry_run:
-            return views.refresh.plan_refresh(self._latest(), self._source(), full=full)
-        done = views.refresh.refresh(self._latest(), self._source(), functions or {}, full=full)
+            return views.refresh.plan_refresh(
+                self._latest(), self._source(), self._tables(), full=full
+            )
+        return self._refresh(functions or {}, full=full)
+
+    def _refresh(
+        self, functions: Functions, *, full: bool, runner: Runner | None = None
+    ) -> RefreshPlan:
+        """Refresh the view by the tasks of a runner, by default in this process."""
+        done = views.refresh.refresh(
+            self._latest(),
+            self._source(),
+            functions,
+            self._tables(),
+            full=full,
+            runner=runner or views.tasks.IN_PROCESS,
+        )
         self._handle.snapshot = done.snapshot
         return done.plan
 
@@ -161,9 +178,15 @@ class MaterializedView:
 
     def _source(self) -> Snapshot:
         """Open the latest version of the source."""
-        source = self._definition.source
+        return self._open(self._definition.source)
+
+    def _tables(self) -> dict[str, Snapshot]:
+        """Open the latest versions of the joined tables."""
+        return {name: self._open(each) for name, each in self._definition.tables.items()}
+
+    def _open(self, table: SourceTable) -> Snapshot:
         options = OpenOptions(storage_options=self._source_options)
-        return open_handle(source.uri, (source.branch, None), options).snapshot
+        return open_handle(table.uri, (table.branch, None), options).snapshot
 
 
 class ViewMethods:
@@ -176,6 +199,7 @@ class ViewMethods:
         uri: str | PathLike[str],
         query: str,
         *,
+        tables: Mapping[str, LanceDataset | str | PathLike[str]] | None = None,
         storage_options: Mapping[str, str] | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> MaterializedView:
@@ -186,8 +210,11 @@ class ViewMethods:
 
         Args:
             uri: The location of the table of the view.
-            query: `SELECT columns FROM source [WHERE condition] [GROUP BY columns]`, with the
-                aggregates `count`, `sum`, `min`, `max` and `avg`. The table is called `source`.
+            query: `SELECT columns FROM source [[LEFT] JOIN t ON source.k = t.id] [WHERE condition]
+                [GROUP BY columns]`, with the aggregates `count`, `sum`, `min`, `max` and `avg`. The
+                table is called `source`.
+            tables: The joined tables by their names in the query: datasets or locations. They have
+                distinct keys, and are opened with the storage options of this table by refreshes.
             storage_options: The storage options of the view, by default those of this table.
             functions: Python functions that the query calls, by name. They get an Arrow array for
                 each argument and return an array.
@@ -198,6 +225,7 @@ class ViewMethods:
         Raises:
             AlreadyExistsError: If there is a table at the location.
             ExpressionError: If the query is invalid.
+            InvalidInputError: If rows of a joined table have the same key.
 
         Example:
             ```python
@@ -207,16 +235,34 @@ class ViewMethods:
             ```
         """
         snapshot, own = self._handle.snapshot, self._handle.options.storage_options
-        parsed = views.statement.parse_query(query, snapshot.schema.names, functions or {})
-        source = views.definition.SourceTable(
-            main_location(snapshot).uri,
-            snapshot.manifest.branch,
-            snapshot.version,
-            snapshot.identity,
-        )
+        joined = {name: _snapshot_of(each, own) for name, each in (tables or {}).items()}
+        names = {name: each.schema.names for name, each in joined.items()}
+        parsed = views.statement.parse_query(query, snapshot.schema.names, functions or {}, names)
+        used = {each.name: joined[each.table] for each in parsed.joins}
         options = OpenOptions(storage_options=own if storage_options is None else storage_options)
         location, meter = locate(text_of(uri), options)
-        definition = views.definition.ViewDefinition(parsed, source)
-        created = views.refresh.create_view(location, definition, snapshot, functions or {})
+        definition = views.definition.ViewDefinition(
+            parsed,
+            _source_of(snapshot),
+            {name: _source_of(each) for name, each in used.items()},
+        )
+        sources = views.refresh.Sources(snapshot, used)
+        created = views.refresh.create_view(location, definition, sources, functions or {})
         kind = cast("type[LanceDataset]", type(self))
         return MaterializedView(kind, Handle(created, meter, options), own)
+
+
+def _snapshot_of(
+    table: LanceDataset | str | PathLike[str], storage_options: Mapping[str, str] | None
+) -> Snapshot:
+    """Return the version of a dataset, or the latest one at a location."""
+    if isinstance(table, str | PathLike):
+        options = OpenOptions(storage_options=storage_options)
+        return open_handle(text_of(table), None, options).snapshot
+    return table.snapshot
+
+
+def _source_of(snapshot: Snapshot) -> SourceTable:
+    return views.definition.SourceTable(
+        main_location(snapshot).uri, snapshot.manifest.branch, snapshot.version, snapshot.identity
+    )

@@ -3,14 +3,15 @@
     lancelet.view    {"query": "SELECT city, count(*) AS people FROM source GROUP BY city",
                       "source": {"uri": "people.lance", "branch": null, "identity": "0-5f...txn"}}
 
-The columns are stored next to the query, so that later columns of the source do not change `*`.
+The columns are stored next to the query, so that later columns of the source do not change `*`. If
+tables are joined, expressions contain the table of each column: `source.city`, `d.country`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, field
 from typing import Any, Final
 
 from lancelet.errors import CorruptDataError, InvalidInputError
@@ -20,6 +21,9 @@ from lancelet.values import dataclass
 CONFIG_KEY: Final = "lancelet.view"
 SEQUENCE: Final = "view"
 """The sequence of source versions, in the form of `lancelet.table.watermark`."""
+
+SOURCE: Final = "source"
+"""The name of the source in expressions."""
 
 ROW_KEY: Final = "_source_row_id"
 GROUP_KEY: Final = "_group_key"
@@ -56,13 +60,29 @@ class ViewColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """A table whose rows are found by their key, at most one for each row of the source.
+
+    `name` is the name of the table in expressions, and `table` that in the arguments of
+    `create_view`. `keys` are pairs of expressions, of the source and of the table, that are equal.
+    If `is_left`, rows of the source without a match remain.
+    """
+
+    name: str
+    table: str
+    keys: tuple[tuple[str, str], ...]
+    is_left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A query over one table. `groups` is None without `GROUP BY` and aggregates."""
+    """A query over a source. `groups` is None without `GROUP BY` and aggregates."""
 
     text: str
     columns: tuple[ViewColumn, ...]
     filter: str | None = None
     groups: tuple[str, ...] | None = None
+    joins: tuple[Join, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise if names are repeated or reserved."""
@@ -104,7 +124,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """The source of a view, and the identity of one of its versions."""
+    """The source or a joined table of a view, and the identity of one of its versions."""
 
     uri: str
     branch: str | None
@@ -114,10 +134,11 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """A query and its source."""
+    """A query, its source and its joined tables by name."""
 
     query: Query
     source: SourceTable
+    tables: Mapping[str, SourceTable] = field(default_factory=dict)
 
     def to_config(self) -> str:
         """Return the text for the table config."""
@@ -133,15 +154,17 @@ class ViewDefinition:
                     value = {"expression": expression}
             columns.append({"name": column.name, **value})
         groups = None if query.groups is None else list(query.groups)
-        return json.dumps(
-            {
-                "query": query.text,
-                "columns": columns,
-                "filter": query.filter,
-                "groups": groups,
-                "source": asdict(self.source),
-            }
-        )
+        stored = {
+            "query": query.text,
+            "columns": columns,
+            "filter": query.filter,
+            "groups": groups,
+            "source": asdict(self.source),
+        }
+        if query.joins:
+            stored["joins"] = [asdict(each) for each in query.joins]
+            stored["tables"] = {name: asdict(each) for name, each in self.tables.items()}
+        return json.dumps(stored)
 
     @staticmethod
     def of_config(config: Mapping[str, str], *, uri: str) -> ViewDefinition:
@@ -160,8 +183,10 @@ class ViewDefinition:
                     tuple(_column(each) for each in stored["columns"]),
                     stored["filter"],
                     None if groups is None else tuple(groups),
+                    tuple(_join(each) for each in stored.get("joins", ())),
                 ),
                 SourceTable(**stored["source"]),
+                {name: SourceTable(**each) for name, each in stored.get("tables", {}).items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
@@ -179,3 +204,8 @@ def _column(stored: Mapping[str, Any]) -> ViewColumn:
     if "function" in stored:
         return ViewColumn(name, FunctionCall(stored["function"], tuple(stored["arguments"])))
     return ViewColumn(name, stored["expression"])
+
+
+def _join(stored: Mapping[str, Any]) -> Join:
+    keys = tuple((own, other) for own, other in stored["keys"])
+    return Join(stored["name"], stored["table"], keys, stored["is_left"])

@@ -23,14 +23,9 @@ from lancelet.expr.compile import ExpressionLike, conjunction
 from lancelet.expr.expression import Column, In
 from lancelet.expr.parse import parse
 from lancelet.rowids.address import UInt64s
-from lancelet.scan.execute import execute
-from lancelet.scan.plan import plan_scan, projection_of
-from lancelet.scan.scan_options import ScanOptions
-from lancelet.scan.take import take_addresses
-from lancelet.table.snapshot import Snapshot
-from lancelet.upkeep.changes.rows import ChangedRows
 from lancelet.values import cached_property, dataclass
 from lancelet.views.definition import GROUP_KEY, Aggregation, Query
+from lancelet.views.relation import Relation
 
 _ALL: Final = "_all"
 """The key column of a query without keys."""
@@ -38,7 +33,6 @@ _ALL: Final = "_all"
 _ROWS: Final = "_group_rows"
 _BLOCK_ROWS: Final = 1 << 18
 _MERGED_ROWS: Final = 1 << 18
-_PASSES: Final = "_passes"
 _DIGITS: Final = 75
 
 
@@ -109,22 +103,26 @@ class GroupView:
 
     # --- from all rows -----------------------------------------------------------------------
 
-    def schema(self, source: Snapshot) -> pa.Schema:
+    def schema(self, relation: Relation) -> pa.Schema:
         """Return the schema of the table of the view."""
-        return self.to_rows(self._aggregated(source, ()).slice(0, 0)).schema
+        return self.to_rows(self._merged(relation, ()).slice(0, 0)).schema
 
-    def all_rows(self, source: Snapshot) -> pa.Table:
-        """Return all rows of the view."""
-        return self.to_rows(self._aggregated(source, self._read(source, self.query.filter)))
+    def all_aggregates(
+        self, relation: Relation, fragments: tuple[int, ...] | None = None
+    ) -> pa.Table:
+        """Return the aggregates of all rows, or of those in some fragments of the source."""
+        return self._merged(relation, self._read(relation, self.query.filter, fragments))
 
-    def rows_of(self, source: Snapshot, groups: pa.Table) -> pa.Table:
-        """Return the rows of groups, given by their aggregates, computed from all their rows."""
+    def aggregates_of(
+        self, relation: Relation, groups: pa.Table, fragments: tuple[int, ...] | None = None
+    ) -> pa.Table:
+        """Return the aggregates of all rows of groups, which are given by their aggregates."""
         keys = self.keys_of(groups)
         parts = (
             part.filter(pc.is_in(self.keys_of(part), keys))
-            for part in self._read(source, self._is_any(groups))
+            for part in self._read(relation, self._is_any(groups), fragments)
         )
-        return self.to_rows(self._aggregated(source, parts))
+        return self._merged(relation, parts)
 
     def _is_any(self, groups: pa.Table) -> ExpressionLike | None:
         """Return a condition that the rows of groups satisfy, besides the filter of the query."""
@@ -136,22 +134,26 @@ class GroupView:
         condition = In(group, values.combine_chunks().unique())
         return condition if self.query.filter is None else conjunction(self.query.filter, condition)
 
-    def _read(self, source: Snapshot, condition: ExpressionLike | None) -> Iterator[pa.Table]:
-        options = ScanOptions(columns=self._inputs, filter=condition)
-        for batch in execute(plan_scan(source, options)):
+    def _read(
+        self,
+        relation: Relation,
+        condition: ExpressionLike | None,
+        fragments: tuple[int, ...] | None,
+    ) -> Iterator[pa.Table]:
+        for batch in relation.rows(self._inputs, condition, fragments=fragments):
             yield self._partial(pa.Table.from_batches([batch]))
 
-    def _aggregated(self, source: Snapshot, parts: Iterable[pa.Table]) -> pa.Table:
+    def _merged(self, relation: Relation, parts: Iterable[pa.Table]) -> pa.Table:
         """Merge partial aggregates; at most a few hundred thousand groups are pending."""
-        empty = self._partial(projection_of(source, self._inputs).schema.empty_table())
+        empty = self._partial(relation.schema_of(self._inputs).empty_table())
         pending = [empty if self._groups else _without_rows(empty.schema)]
         num_pending = 0
         for part in parts:
             pending.append(part)
             num_pending += part.num_rows
             if num_pending > max(_MERGED_ROWS, 2 * pending[0].num_rows):
-                pending, num_pending = [self._merge(pending)], 0
-        return self._merge(pending)
+                pending, num_pending = [self.merge(pending)], 0
+        return self.merge(pending)
 
     def _partial(self, rows: pa.Table) -> pa.Table:
         """Aggregate rows by group."""
@@ -170,7 +172,7 @@ class GroupView:
             ) from error
         return pa.table(found.columns, names=names)
 
-    def _merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge aggregates of the same groups."""
         together = pa.concat_tables(parts)
         names = together.schema.names[len(self._keys) :]
@@ -180,33 +182,27 @@ class GroupView:
 
     # --- from changed rows -------------------------------------------------------------------
 
-    def difference(
-        self, begin: Snapshot, end: Snapshot, changes: Iterable[ChangedRows]
-    ) -> pa.Table:
-        """Return what changed rows add to the aggregates of each group.
+    def aggregates_at(self, relation: Relation, addresses: UInt64s) -> pa.Table:
+        """Return the aggregates of rows of the source, given by address."""
+        parts = (
+            self._partial(pa.Table.from_batches([rows]))
+            for start in range(0, len(addresses), _BLOCK_ROWS)
+            for rows, _ in [
+                relation.rows_at(
+                    addresses[start : start + _BLOCK_ROWS], self._inputs, self.query.filter
+                )
+            ]
+        )
+        return self._merged(relation, parts)
+
+    def difference(self, added: Sequence[pa.Table], removed: Sequence[pa.Table]) -> pa.Table:
+        """Return what added and removed rows change in the aggregates of each group.
 
         The columns `_gone_min_n` and `_gone_max_n` are the extremes of values that were removed.
         """
-        added, removed = list[pa.Table](), list[pa.Table]()
-        for change in changes:
-            for start in range(0, len(change), _BLOCK_ROWS):
-                block = change.slice(start, start + _BLOCK_ROWS)
-                if block.after is not None:
-                    added.append(self._taken(end, block.after))
-                if block.before is not None:
-                    removed.append(self._taken(begin, block.before))
-        after = self._aggregated(end, added)
-        before = self._aggregated(begin, removed).cast(after.schema)
-        return self._merge([_signed(after), _signed(before, is_removed=True)])
-
-    def _taken(self, source: Snapshot, addresses: UInt64s) -> pa.Table:
-        inputs = self._inputs
-        if self.query.filter is not None:
-            inputs = {**inputs, _PASSES: self.query.filter}
-        rows = take_addresses(source, addresses, projection_of(source, inputs))
-        if self.query.filter is not None:
-            rows = rows.filter(rows.column(_PASSES)).drop_columns([_PASSES])
-        return self._partial(rows)
+        after, before = self.merge(added), self.merge(removed)
+        before = before.cast(after.schema)
+        return self.merge([_signed(after), _signed(before, is_removed=True)])
 
     def updated(self, difference: pa.Table, stored: pa.Table) -> UpdatedGroups:
         """Add a difference to the stored rows of the same groups."""

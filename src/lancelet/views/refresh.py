@@ -6,36 +6,43 @@
     commit    the rows, and `lancelet.stream.view = 7`, in one version
 
 The recorded source version is checked in the commit: of two concurrent refreshes, one starts again.
-A refresh that stops at any point changes nothing, or is complete.
+A refresh that stops at any point changes nothing, or is complete. If tables are joined, refreshes
+are numbered, since a later version of a joined table does not change the source version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.change.delete import delete_rows
+from lancelet.change.delete import delete_rows, write_deletions
 from lancelet.change.merge.execute import merge_rows
 from lancelet.change.merge.spec import Matched, MergeSpec
-from lancelet.change.publish import publish
+from lancelet.change.moved_rows import rows_by_fragment
+from lancelet.change.publish import commit_transaction, new_transaction, publish
 from lancelet.change.rows import RowStream
 from lancelet.change.write_table import WriteMode, WriteOptions, write_table
-from lancelet.errors import CommitConflictError, UnsupportedError, VersionNotFoundError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    UnsupportedError,
+    VersionNotFoundError,
+)
 from lancelet.expr import expression as ex
-from lancelet.format.operation import UpdateConfig, UpdateMap
-from lancelet.rowids.address import UInt64s
+from lancelet.format.operation import Append, Overwrite, Update, UpdateConfig, UpdateMap, UpdateMode
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.scan.execute import execute_to_table
-from lancelet.scan.plan import plan_scan, projection_of
+from lancelet.scan.plan import plan_scan
 from lancelet.scan.projection import scan_schema
-from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.commit import CommitOptions, check_same_identity, refresh_snapshot
+from lancelet.table.lineage import row_id_index_of
 from lancelet.table.location import TableLocation
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot, latest_snapshot, open_snapshot
 from lancelet.table.watermark import BatchWatermark
 from lancelet.upkeep.changes.between import check_trackable
 from lancelet.upkeep.changes.rows import ChangedRows, ChangeKind, rows_changed
@@ -45,11 +52,23 @@ from lancelet.views.definition import (
     GROUP_KEY,
     ROW_KEY,
     SEQUENCE,
+    SOURCE,
     Query,
+    SourceTable,
     ViewDefinition,
 )
 from lancelet.views.groups import GroupView
-from lancelet.views.rows import Functions, RowView
+from lancelet.views.relation import JoinedRows, Relation, relation_of, rows_that_refer
+from lancelet.views.rows import Functions, RowChanges, RowView
+from lancelet.views.tasks import (
+    IN_PROCESS,
+    Aggregate,
+    AggregateChanged,
+    Runner,
+    Tables,
+    WriteAll,
+    WriteChanged,
+)
 
 View: TypeAlias = RowView | GroupView
 
@@ -57,7 +76,6 @@ _FULL_SHARE: Final = 0.5
 """If more of the rows changed, computing all of them is faster."""
 
 _ATTEMPTS: Final = 10
-_POSITIONS: Final = frozenset({RowColumn.ADDRESS.value, RowColumn.OFFSET.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +87,11 @@ class RefreshPlan:
         begin: The source version that the view shows.
         end: The source version after the refresh.
         inserted: The number of inserted rows of the source; None if unknown.
-        updated: The number of updated rows of the source; None if unknown.
+        updated: The number of updated rows of the source, and of other rows that refer to changed
+            rows of joined tables; None if unknown.
         deleted: The number of deleted rows of the source; None if unknown.
         reason: Why all rows are computed; None if they are not.
+        tables: The versions of the joined tables that the view shows, and those after the refresh.
     """
 
     kind: str
@@ -81,6 +101,28 @@ class RefreshPlan:
     updated: int | None = None
     deleted: int | None = None
     reason: str | None = None
+    tables: Mapping[str, tuple[int, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """The versions of the source and of the joined tables that a view reads."""
+
+    source: Snapshot
+    tables: Mapping[str, Snapshot]
+
+    def relation(self, query: Query) -> Relation:
+        """Return the rows that a query reads."""
+        return relation_of(query, self.source, self.tables)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A plan, and the changed rows of an incremental refresh."""
+
+    plan: RefreshPlan
+    changes: Sequence[ChangedRows] = ()
+    before: Sources | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,64 +146,131 @@ def definition_of(view: Snapshot) -> ViewDefinition:
 
 
 def create_view(
-    location: TableLocation, definition: ViewDefinition, source: Snapshot, functions: Functions
+    location: TableLocation,
+    definition: ViewDefinition,
+    sources: Sources,
+    functions: Functions,
+    *,
+    runner: Runner = IN_PROCESS,
 ) -> Snapshot:
     """Create the table of a view with the rows of its query."""
-    shown = _shown(definition, source, after=None)
-    commit = CommitOptions(must_create=True, stable_row_ids=True, watermark=shown)
-    options = WriteOptions(commit=commit)
-    stream = _all_rows(view_of(definition, functions), source)
-    return write_table(location, stream, WriteMode.CREATE, options)
+    shown = _shown(definition, sources, None)
+    options = CommitOptions(must_create=True, stable_row_ids=True, watermark=shown)
+    return _write_all(location, None, view_of(definition, functions), sources, options, runner)
 
 
-def _shown(definition: ViewDefinition, source: Snapshot, *, after: int | None) -> BatchWatermark:
-    """Return the record of the source version that a view shows."""
-    shown = replace(definition.source, version=source.version, identity=source.identity)
-    entry = CONFIG_KEY, replace(definition, source=shown).to_config()
-    return BatchWatermark(SEQUENCE, source.version, after, (entry,))
+def _shown(definition: ViewDefinition, sources: Sources, view: Snapshot | None) -> BatchWatermark:
+    """Return the record of the versions that a view shows."""
+    shown = replace(
+        definition,
+        source=_at(definition.source, sources.source),
+        tables={name: _at(each, sources.tables[name]) for name, each in definition.tables.items()},
+    )
+    entries = ((CONFIG_KEY, shown.to_config()),)
+    number, after = sources.source.version, None
+    if view is not None and definition.tables:
+        after = int(view.manifest.config[BatchWatermark(SEQUENCE, 0).key])
+        number = after + 1
+    elif view is not None:
+        after = definition.source.version
+    return BatchWatermark(SEQUENCE, number, after, entries)
 
 
-def plan_refresh(view: Snapshot, source: Snapshot, *, full: bool = False) -> RefreshPlan:
-    """Return what a refresh to a version of the source does; reads no values."""
-    return _planned(view, source, full=full)[0]
+def _at(table: SourceTable, snapshot: Snapshot) -> SourceTable:
+    return replace(table, version=snapshot.version, identity=snapshot.identity)
 
 
-def _planned(
-    view: Snapshot, source: Snapshot, *, full: bool
-) -> tuple[RefreshPlan, Sequence[ChangedRows]]:
+def plan_refresh(
+    view: Snapshot,
+    source: Snapshot,
+    tables: Mapping[str, Snapshot] | None = None,
+    *,
+    full: bool = False,
+) -> RefreshPlan:
+    """Return what a refresh to a version of the source does; reads keys of joined tables only."""
+    return _planned(view, Sources(source, tables or {}), full=full).plan
+
+
+def _planned(view: Snapshot, sources: Sources, *, full: bool) -> Planned:
     """Return the plan of a refresh, and the changed rows of an incremental one."""
-    shown = definition_of(view).source
-    begin, end = shown.version, source.version
-    try:
-        check_same_identity(begin, shown.identity, source)
-    except VersionNotFoundError:
-        return RefreshPlan("full", begin, end, reason="the source table was created again"), ()
+    definition = definition_of(view)
+    query, shown = definition.query, {SOURCE: definition.source, **definition.tables}
+    ends = {SOURCE: sources.source, **sources.tables}
+    begin, end = definition.source.version, sources.source.version
+    versions = {name: (shown[name].version, ends[name].version) for name in definition.tables}
+    plan = RefreshPlan("full", begin, end, tables=versions or None)
+    for name, table in shown.items():
+        try:
+            check_same_identity(table.version, table.identity, ends[name])
+        except VersionNotFoundError:
+            reason = f"{_title(name)} was created again"
+            return Planned(replace(plan, reason=reason))
     if full:
-        return RefreshPlan("full", begin, end, reason="requested"), ()
-    query = definition_of(view).query
+        return Planned(replace(plan, reason="requested"))
     if not _names_of(query) <= set(view.schema.names):
-        return RefreshPlan("full", begin, end, reason="columns of the view were removed"), ()
-    if begin == end:
-        return RefreshPlan("none", begin, end, 0, 0, 0), ()
-    if begin > end:
-        return RefreshPlan("full", begin, end, reason="the view shows a later source version"), ()
+        return Planned(replace(plan, reason="columns of the view were removed"))
+    if all(table.version == ends[name].version for name, table in shown.items()):
+        return Planned(replace(plan, kind="none", inserted=0, updated=0, deleted=0))
+    for name, table in shown.items():
+        if table.version > ends[name].version:
+            title = "source" if name == SOURCE else name
+            return Planned(replace(plan, reason=f"the view shows a later {title} version"))
+    before = dict[str, Snapshot]()
     try:
-        before = open_snapshot(source.location, begin)
-        check_trackable(before, source)
+        for name, table in shown.items():
+            before[name] = open_snapshot(ends[name].location, table.version)
+            check_trackable(before[name], ends[name])
     except (VersionNotFoundError, UnsupportedError) as error:
-        return RefreshPlan("full", begin, end, reason=error.message), ()
-    reason = _replaced(query, before, source)
-    if reason is not None:
-        return RefreshPlan("full", begin, end, reason=reason), ()
+        return Planned(replace(plan, reason=error.message))
+    begins = Sources(before[SOURCE], {name: before[name] for name in definition.tables})
+    relations = begins.relation(query), sources.relation(query)
+    replaced = _replaced(query, *relations)
+    if replaced is not None:
+        return Planned(replace(plan, reason=replaced))
+    changes = _changes(*relations)
     counts = dict.fromkeys(ChangeKind, 0)
-    changes = list(rows_changed(before, source))
     for change in changes:
         counts[change.kind] += len(change)
     inserted, updated, deleted = (counts[kind] for kind in ChangeKind)
-    if sum(counts.values()) > _FULL_SHARE * max(source.num_rows, 1):
-        reason = "more than half of the rows changed"
-        return RefreshPlan("full", begin, end, inserted, updated, deleted, reason), ()
-    return RefreshPlan("incremental", begin, end, inserted, updated, deleted), changes
+    plan = replace(plan, inserted=inserted, updated=updated, deleted=deleted)
+    if sum(counts.values()) > _FULL_SHARE * max(sources.source.num_rows, 1):
+        return Planned(replace(plan, reason="more than half of the rows changed"))
+    return Planned(replace(plan, kind="incremental"), changes, begins)
+
+
+def _title(name: str) -> str:
+    return "the source table" if name == SOURCE else f"the joined table {name}"
+
+
+def _changes(begin: Relation, end: Relation) -> list[ChangedRows]:
+    """Return the changed rows of the source, and those that refer to changed rows of a table."""
+    changes = list(rows_changed(begin.source, end.source))
+    if not isinstance(begin, JoinedRows) or not isinstance(end, JoinedRows):
+        return changes
+    listed = [each.after for each in changes if each.after is not None]
+    for position, (then, now) in enumerate(zip(begin.tables, end.tables, strict=True)):
+        if then.snapshot.version == now.snapshot.version:
+            continue
+        table_changes = list(rows_changed(then.snapshot, now.snapshot))
+        for ids, addresses in rows_that_refer(begin, end, position, table_changes):
+            is_new = np.ones(len(ids), np.bool_)
+            for each in listed:
+                is_new &= ~np.isin(addresses, each)
+            if is_new.any():
+                own_ids, after = ids[is_new], addresses[is_new]
+                before = _addresses_before(begin.source, own_ids, after)
+                changes.append(ChangedRows(ChangeKind.UPDATE, own_ids, before, after))
+        listed = [each.after for each in changes if each.after is not None]
+    return changes
+
+
+def _addresses_before(begin: Snapshot, ids: UInt64s, after: UInt64s) -> UInt64s:
+    """Return the earlier addresses of rows that did not change."""
+    if not begin.manifest.uses_stable_row_ids:
+        return after
+    before = row_id_index_of(begin).addresses(ids)
+    assert not (before == NO_ADDRESS).any(), "a row that did not change has an address before"
+    return before
 
 
 def _names_of(query: Query) -> set[str]:
@@ -170,36 +279,30 @@ def _names_of(query: Query) -> set[str]:
     return {*(each.name for each in query.columns), *stored}
 
 
-def _replaced(query: Query, before: Snapshot, source: Snapshot) -> str | None:
+def _replaced(query: Query, before: Relation, after: Relation) -> str | None:
     """Return why values of the query change in rows that do not, or None if they do not change."""
-    expressions = {f"_{number}": text for number, text in enumerate(query.expressions)}
-    after = projection_of(source, expressions)
-    if not _POSITIONS.isdisjoint(after.row_columns):
+    if after.reads_positions(query.expressions):
         return "the query contains the positions of rows"
-    then, now = (
-        {
-            (int(node.id), node.name, node.logical_type)
-            for field in projection_of(each, expressions).fields
-            for node in field.walk()
-        }
-        for each in (before, source)
-    )
-    return None if then == now else "columns of the query were replaced"
+    is_same = before.fields_of(query.expressions) == after.fields_of(query.expressions)
+    return None if is_same else "columns of the query were replaced"
 
 
 def refresh(
     view: Snapshot,
     source: Snapshot,
     functions: Functions,
+    tables: Mapping[str, Snapshot] | None = None,
     *,
     full: bool = False,
+    runner: Runner = IN_PROCESS,
 ) -> Refreshed:
-    """Refresh a view to a version of its source."""
+    """Refresh a view to versions of its source and of its joined tables."""
+    sources = Sources(source, tables or {})
     for attempt in range(_ATTEMPTS):
         latest = refresh_snapshot(view)
-        plan, changes = _planned(latest, source, full=full)
+        planned = _planned(latest, sources, full=full)
         try:
-            return Refreshed(_execute(latest, source, functions, plan, changes), plan)
+            return Refreshed(_execute(latest, sources, functions, planned, runner), planned.plan)
         except CommitConflictError:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -207,102 +310,175 @@ def refresh(
 
 
 def _execute(
-    view: Snapshot,
-    source: Snapshot,
-    functions: Functions,
-    plan: RefreshPlan,
-    changes: Sequence[ChangedRows],
+    view: Snapshot, sources: Sources, functions: Functions, planned: Planned, runner: Runner
 ) -> Snapshot:
-    if plan.kind == "none":
+    if planned.plan.kind == "none":
         return view
     definition = definition_of(view)
     queried = view_of(definition, functions)
     if isinstance(queried, RowView):
         types = {each.name: each.type for each in scan_schema(view.schema)}
         queried = replace(queried, types=types)
-    options = CommitOptions(watermark=_shown(definition, source, after=plan.begin))
-    if plan.kind == "full":
-        writing = WriteOptions(commit=options)
-        stream = _all_rows(queried, source)
-        return write_table(view.location, stream, WriteMode.OVERWRITE, writing, base=view)
+    options = CommitOptions(watermark=_shown(definition, sources, view))
+    if planned.before is None:
+        return _write_all(view.location, view, queried, sources, options, runner)
     if isinstance(queried, RowView):
-        removed = queried.removed_ids(source, changes)
-        schema = queried.without_rows(source).schema
-        rows = RowStream(schema, queried.changed_rows(source, changes))
-        only_new = plan.updated == 0 and plan.deleted == 0
-        return _put(view, rows, ROW_KEY, _ids(removed), options, only_new=only_new)
-    before = open_snapshot(source.location, plan.begin)
-    table, gone = _groups(queried, view, before, source, changes)
-    rows = RowStream(table.schema, iter(table.to_batches()), is_in_memory=True)
-    return _put(view, rows, GROUP_KEY, gone, options, is_empty=not len(table))
+        return _put_rows(view, queried, sources, planned.changes, options, runner)
+    return _put_groups(view, queried, (planned.before, sources), planned.changes, options, runner)
 
 
-def _all_rows(view: View, source: Snapshot) -> RowStream:
-    if isinstance(view, GroupView):
-        table = view.all_rows(source)
-        return RowStream(table.schema, iter(table.to_batches()), is_in_memory=True)
-    # The first rows determine the types of the results of functions.
-    batches = view.all_rows(source)
-    first = next(batches, None)
-    if first is None:
-        return RowStream(view.without_rows(source).schema, iter(()))
-    typed = replace(view, types={each.name: each.type for each in first.schema})
-    return RowStream(first.schema, typed.all_rows(source))
+def _write_all(
+    location: TableLocation,
+    view: Snapshot | None,
+    queried: View,
+    sources: Sources,
+    options: CommitOptions,
+    runner: Runner,
+) -> Snapshot:
+    """Write all rows of a view as one version, the first one if there is no `view`."""
+    if view is None and latest_snapshot(location) is not None:
+        raise AlreadyExistsError(
+            "there is a table at the location of the view; choose another one", uri=location.uri
+        )
+    tables = Tables.of(runner, queried.query, sources.source, sources.tables)
+    parts = runner.parts_of(sources.source)
+    mode = WriteMode.CREATE if view is None else WriteMode.OVERWRITE
+    if isinstance(queried, GroupView):
+        tasks = [Aggregate(queried, tables, part) for part in parts]
+        table = queried.to_rows(queried.merge(runner.run("aggregate", Aggregate.run, tasks)))
+        stream = RowStream(table.schema, iter(table.to_batches()), is_in_memory=True)
+        return write_table(location, stream, mode, WriteOptions(commit=options), base=view)
+    relation = sources.relation(queried.query)
+    if not queried.types and queried.calls_functions:
+        # The first rows determine the types of the results of functions.
+        first = next(queried.all_rows(relation), None)
+        if first is not None:
+            queried = replace(queried, types={each.name: each.type for each in first.schema})
+    schema = queried.without_rows(relation).schema
+    deferred = runner.deferred(location)
+    latest = None if view is None else view.with_location(deferred)
+    target = runner.target(deferred, latest)
+    writes = [WriteAll(queried, tables, target, schema, part) for part in parts]
+    written = runner.run("write", WriteAll.run, writes)
+    fragments = tuple(fragment for each in written for fragment in each.operation.fragments)
+    operation = Overwrite(fragments, written[0].operation.schema)
+    committing = replace(
+        options,
+        data_version=written[0].version,
+        must_create=view is None,
+        snapshot=view,
+        checks_files=runner.is_remote,
+        sync=deferred.store.flush,
+    )
+    transaction = new_transaction(0 if view is None else view.version, operation)
+    return commit_transaction(location, transaction, committing)
 
 
-def _groups(
-    queried: GroupView,
+def _put_rows(
     view: Snapshot,
-    before: Snapshot,
-    source: Snapshot,
+    queried: RowView,
+    sources: Sources,
     changes: Sequence[ChangedRows],
-) -> tuple[pa.Table, pa.Array]:
-    """Return the new rows of changed groups, and the keys of groups that have no rows left."""
-    difference = queried.difference(before, source, changes)
+    options: CommitOptions,
+    runner: Runner,
+) -> Snapshot:
+    """Replace the rows of the view for changed rows of the source, in one version."""
+    deferred = view.with_location(runner.deferred(view.location))
+    tables = Tables.of(runner, queried.query, sources.source, sources.tables)
+    target = runner.target(deferred.location, deferred)
+    changed = RowChanges.of(changes, view)
+    tasks = [
+        WriteChanged(queried, tables, target, part) for part in changed.blocks(runner.task_rows)
+    ]
+    written = runner.run("write", WriteChanged.run, tasks)
+    fragments = tuple(fragment for each in written for fragment in each.fragments)
+    replaced = np.concatenate([np.empty(0, np.uint64), *(each.replaced for each in written)])
+    options = replace(options, sync=deferred.location.store.flush)
+    if not len(replaced):
+        if not fragments:
+            return _record(view, options)
+        return publish(view, Append(fragments), replace(options, checks_files=runner.is_remote))
+    affected = rows_by_fragment(replaced)
+    removal = write_deletions(deferred, affected)
+    operation = Update(
+        removed_fragment_ids=removal.removed,
+        updated_fragments=removal.updated,
+        new_fragments=fragments,
+        fields_for_preserving_bitmap=tuple(int(each.id) for each in view.schema.walk()),
+        mode=UpdateMode.REWRITE_ROWS,
+    )
+    return publish(
+        view, operation, replace(options, affected=affected, checks_files=runner.is_remote)
+    )
+
+
+def _put_groups(
+    view: Snapshot,
+    queried: GroupView,
+    versions: tuple[Sources, Sources],
+    changes: Sequence[ChangedRows],
+    options: CommitOptions,
+    runner: Runner,
+) -> Snapshot:
+    """Replace the rows of changed groups, and delete those of groups without rows."""
+    before, after = (
+        Tables.of(runner, queried.query, each.source, each.tables) for each in versions
+    )
+    tasks = [
+        AggregateChanged(queried, tables, part)
+        for tables, addresses in (
+            (before, [each.before for each in changes if each.before is not None]),
+            (after, [each.after for each in changes if each.after is not None]),
+        )
+        for part in _parts(addresses, runner.task_rows)
+    ]
+    found = runner.run("aggregate", AggregateChanged.run, tasks)
+    removed, added = (
+        [each for each, task in zip(found, tasks, strict=True) if task.tables is tables]
+        for tables in (before, after)
+    )
+    difference = queried.difference(added, removed)
     keys = queried.keys_of(difference)
     stored = execute_to_table(plan_scan(view, ScanOptions(filter=_is_in(GROUP_KEY, keys))))
     updated = queried.updated(difference, stored)
-    found = queried.to_rows(updated.determined)
+    table = queried.to_rows(updated.determined)
     if len(updated.undetermined):
-        computed = queried.rows_of(source, updated.undetermined)
-        found = pa.concat_tables([found, computed.cast(found.schema)])
-    has_rows = pc.is_in(keys, value_set=found.column(GROUP_KEY).combine_chunks())
+        again = [
+            Aggregate(queried, after, part, updated.undetermined)
+            for part in runner.parts_of(versions[1].source)
+        ]
+        computed = queried.merge(runner.run("aggregate again", Aggregate.run, again))
+        table = pa.concat_tables([table, queried.to_rows(computed).cast(table.schema)])
+    has_rows = pc.is_in(keys, value_set=table.column(GROUP_KEY).combine_chunks())
     gone = keys.filter(pc.invert(has_rows))
-    was_stored = pc.is_in(gone, value_set=stored.column(GROUP_KEY).combine_chunks())
-    return found, gone.filter(was_stored)
+    gone = gone.filter(pc.is_in(gone, value_set=stored.column(GROUP_KEY).combine_chunks()))
+    return _merge_groups(view, table, gone, options)
 
 
-def _put(
-    view: Snapshot,
-    rows: RowStream,
-    key: str,
-    removed: pa.Array,
-    options: CommitOptions,
-    *,
-    only_new: bool = False,
-    is_empty: bool = False,
+def _parts(addresses: Sequence[UInt64s], rows: int) -> Iterator[UInt64s]:
+    """Yield slices of addresses, at least one."""
+    together = np.concatenate([np.empty(0, np.uint64), *addresses])
+    for start in range(0, max(len(together), 1), rows):
+        yield together[start : start + rows]
+
+
+def _merge_groups(
+    view: Snapshot, table: pa.Table, gone: pa.Array, options: CommitOptions
 ) -> Snapshot:
-    """Insert or replace rows by key, and delete keys, in one commit."""
-    if only_new and not len(removed):
-        first = next(rows.batches, None)
-        if first is None:
+    """Insert or replace groups, and delete groups, in one commit."""
+    if not len(table):
+        if not len(gone):
             return _record(view, options)
-        stream = RowStream(rows.schema, _chained(first, rows.batches))
-        return write_table(
-            view.location, stream, WriteMode.APPEND, WriteOptions(commit=options), base=view
-        )
-    if is_empty and not len(removed):
-        return _record(view, options)
-    if is_empty:
-        return delete_rows(view, _is_in(key, removed), options=options).snapshot
+        return delete_rows(view, _is_in(GROUP_KEY, gone), options=options).snapshot
     spec = MergeSpec(
-        on=(key,),
+        on=(GROUP_KEY,),
         matched=Matched.UPDATE,
         inserts=True,
-        deletes_unmatched=len(removed) > 0,
-        delete_condition=_is_in(key, removed) if len(removed) else None,
+        deletes_unmatched=len(gone) > 0,
+        delete_condition=_is_in(GROUP_KEY, gone) if len(gone) else None,
     )
-    return merge_rows(view, rows, spec, options=options).snapshot
+    stream = RowStream(table.schema, iter(table.to_batches()), is_in_memory=True)
+    return merge_rows(view, stream, spec, options=options).snapshot
 
 
 def _record(view: Snapshot, options: CommitOptions) -> Snapshot:
@@ -310,15 +486,6 @@ def _record(view: Snapshot, options: CommitOptions) -> Snapshot:
     assert options.watermark is not None
     entry = {options.watermark.key: str(options.watermark.number)}
     return publish(view, UpdateConfig(config=UpdateMap(entry)), options)
-
-
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _ids(ids: UInt64s) -> pa.Array:
-    return pa.array(np.asarray(ids), pa.uint64())
 
 
 def _is_in(key: str, values: pa.Array) -> ex.Expression:
