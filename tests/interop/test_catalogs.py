@@ -14,6 +14,7 @@ from lance_namespace import (
 )
 from lance_namespace_impls import (
     GlueNamespace,
+    Hive2Namespace,
     IcebergNamespace,
     PolarisNamespace,
     UnityNamespace,
@@ -22,6 +23,7 @@ from lance_namespace_impls import (
 import lancelet
 from lancelet.namespace import connect
 from tests.kit.catalog_servers import TOKEN, IcebergServer, PolarisServer, UnityServer
+from tests.kit.hive_server import HiveServer
 
 ROWS = pa.table({"id": [1, 2, 3]})
 KINDS = {
@@ -31,7 +33,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=["glue", *KINDS])
+@pytest.fixture(params=["glue", "hive", *KINDS])
 def both(request, tmp_path, monkeypatch):
     """Yield our namespace, the other one, and the path of the namespace `sales` in each."""
     root = str(tmp_path / "lake")
@@ -41,6 +43,12 @@ def both(request, tmp_path, monkeypatch):
         with moto.mock_aws():
             properties = {"region": "us-east-1", "root": root}
             yield connect("glue", properties), GlueNamespace(**properties), ["sales"], ["sales"]
+        return
+    if request.param == "hive":
+        pytest.importorskip("hive_metastore_client")
+        with HiveServer() as server:
+            properties = {"uri": server.uri, "root": root}
+            yield connect("hive", properties), Hive2Namespace(**properties), ["sales"], ["sales"]
         return
     server_class, other_class, parent = KINDS[request.param]
     with server_class() as server:

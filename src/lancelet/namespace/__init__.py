@@ -23,6 +23,7 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.namespace.glue import GlueNamespace
+    from lancelet.namespace.hive import HiveNamespace
     from lancelet.namespace.iceberg_rest import IcebergNamespace
     from lancelet.namespace.polaris import PolarisNamespace
     from lancelet.namespace.unity import UnityNamespace
@@ -31,6 +32,7 @@ __all__ = [
     "DirectoryNamespace",
     "DynamicContextProvider",
     "GlueNamespace",
+    "HiveNamespace",
     "IcebergNamespace",
     "PolarisNamespace",
     "RestAdapter",
@@ -43,6 +45,7 @@ import_on_demand(
     __name__,
     {
         "GlueNamespace": "lancelet.namespace.glue",
+        "HiveNamespace": "lancelet.namespace.hive",
         "IcebergNamespace": "lancelet.namespace.iceberg_rest",
         "PolarisNamespace": "lancelet.namespace.polaris",
         "PyDirectoryNamespace": "lancelet.namespace.dict_forms",

@@ -122,6 +122,16 @@ def client_of(settings: Mapping[str, str], kind: str, *, path: str = "") -> Json
     """Return the client for the properties `endpoint`, `auth_token` and `read_timeout`."""
     if "endpoint" not in settings:
         raise InvalidInputError(f"a namespace of the kind {kind} requires the property `endpoint`")
+    return JsonClient(
+        settings["endpoint"],
+        path=path,
+        token=settings.get("auth_token"),
+        seconds=seconds_of(settings),
+    )
+
+
+def seconds_of(settings: Mapping[str, str]) -> float:
+    """Return the property `read_timeout`, in seconds."""
     millis = settings.get("read_timeout_millis")
     given = settings.get("read_timeout", "60") if millis is None else millis
     try:
@@ -130,9 +140,7 @@ def client_of(settings: Mapping[str, str], kind: str, *, path: str = "") -> Json
         seconds = 0
     if not 0 < seconds < _SECONDS_MAX:
         raise InvalidInputError("the read timeout must be a positive number", found=given)
-    return JsonClient(
-        settings["endpoint"], path=path, token=settings.get("auth_token"), seconds=seconds
-    )
+    return seconds
 
 
 def pages_of(

@@ -15,6 +15,7 @@ import lance_namespace
 KINDS: Final[Mapping[str, str]] = {
     "dir": "directory:DirectoryNamespace",
     "glue": "glue:GlueNamespace",
+    "hive": "hive:HiveNamespace",
     "iceberg": "iceberg_rest:IcebergNamespace",
     "polaris": "polaris:PolarisNamespace",
     "rest": "rest:RestNamespace",
@@ -26,8 +27,8 @@ def connect(kind: str, properties: Mapping[str, str] | None = None) -> Any:
     """Return a namespace of a kind.
 
     Args:
-        kind: `dir`, `glue`, `iceberg`, `polaris`, `rest` or `unity`, or a kind or class of another
-            package, as in `lance_namespace.connect`.
+        kind: `dir`, `glue`, `hive`, `iceberg`, `polaris`, `rest` or `unity`, or a kind or class of
+            another package, as in `lance_namespace.connect`.
         properties: The properties of the namespace.
 
     Returns:

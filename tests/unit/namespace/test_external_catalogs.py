@@ -35,11 +35,14 @@ from lance_namespace import (
 
 import lancelet
 from lancelet.namespace import connect
+from lancelet.namespace.thrift import record, text
 from tests.kit.catalog_servers import TOKEN, IcebergServer, PolarisServer, UnityServer
+from tests.kit.hive_server import HiveServer
 
 ROWS = pa.table({"id": [1, 2, 3]})
 SERVERS = {"unity": UnityServer, "polaris": PolarisServer, "iceberg": IcebergServer}
-PARENTS = {"glue": (), "unity": ("lake",), "polaris": ("lake",), "iceberg": ()}
+PARENTS = {"glue": (), "hive": (), "unity": ("lake",), "polaris": ("lake",), "iceberg": ()}
+RENAMING = {"hive", "iceberg"}
 
 
 def stream(rows=ROWS):
@@ -60,8 +63,14 @@ class Fixture:
     def path(self, *names):
         return [*self.parent, *names]
 
+    def fail_next(self):
+        if self.kind == "hive":
+            self.server.fault = "fail"
+        else:
+            self.server.fail_next = 500
 
-@pytest.fixture(params=["glue", *SERVERS])
+
+@pytest.fixture(params=["glue", "hive", *SERVERS])
 def catalog(request, tmp_path, monkeypatch):
     root = str(tmp_path / "lake")
     if request.param == "glue":
@@ -69,6 +78,10 @@ def catalog(request, tmp_path, monkeypatch):
             monkeypatch.setenv(name, "testing")
         with moto.mock_aws():
             yield Fixture("glue", {"region": "us-east-1", "root": root})
+        return
+    if request.param == "hive":
+        with HiveServer() as server:
+            yield Fixture("hive", {"uri": server.uri, "root": root}, server)
         return
     with SERVERS[request.param]() as server:
         properties = {"endpoint": server.endpoint, "auth_token": TOKEN, "root": root}
@@ -92,7 +105,8 @@ def test_namespaces_are_created_listed_and_dropped(sales):
     for name in ("b", "c", "d"):
         namespace.create_namespace(CreateNamespaceRequest(id=sales.path(name)))
     listed = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent)))
-    assert listed.namespaces == ["b", "c", "d", "sales"]
+    others = ["default"] if sales.kind == "hive" else []
+    assert listed.namespaces == ["b", "c", "d", *others, "sales"]
     paged = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent), limit=3))
     assert (paged.namespaces, paged.page_token) == (["b", "c", "d"], "d")
     found = namespace.describe_namespace(DescribeNamespaceRequest(id=path))
@@ -179,7 +193,7 @@ def test_tables_are_renamed_in_one_request_or_not_at_all(sales):
     location = namespace.create_table(CreateTableRequest(id=path), stream()).location
     namespace.create_table(CreateTableRequest(id=sales.path("sales", "taken")), stream())
     request = RenameTableRequest(id=path, new_table_name="renamed")
-    if sales.kind != "iceberg":
+    if sales.kind not in RENAMING:
         with pytest.raises(UnsupportedOperationError, match="register the location"):
             namespace.rename_table(request)
         return
@@ -257,6 +271,10 @@ def test_other_tables_of_the_catalog_are_no_lance_tables(sales):
             }
         case "polaris":
             sales.server.tables["sales", "other"] = {"name": "other", "format": "delta"}
+        case "hive":
+            sales.server.create_table(
+                {1: record({1: text("other"), 2: text("sales"), 7: record({2: text("s3://b/o")})})}
+            )
         case "iceberg":
             sales.server.tables["sales", "other"] = {
                 "name": "other",
@@ -276,7 +294,7 @@ def test_other_tables_of_the_catalog_are_no_lance_tables(sales):
 
 def test_secrets_are_not_shown(catalog):
     assert TOKEN not in repr(catalog.namespace)
-    if catalog.server is None:
+    if catalog.kind in {"glue", "hive"}:
         return
     properties = {**catalog.properties, "auth_token": "wrong-token"}
     denied = connect(catalog.kind, properties)
@@ -296,7 +314,7 @@ def test_failures_of_the_service_are_reported(sales):
         lambda: sales.namespace.drop_table(DropTableRequest(id=path)),
     )
     for call in calls:
-        sales.server.fail_next = 500
+        sales.fail_next()
         with pytest.raises(ServiceUnavailableError, match="planned failure"):
             call()
         with contextlib.suppress(TableAlreadyExistsError):
