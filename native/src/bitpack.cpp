@@ -16,10 +16,17 @@
 #define LANCELET_STREAMS 1
 #endif
 
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__GNUC__)
+#define LANCELET_COMPRESSES 1
+#else
+#define LANCELET_COMPRESSES 0
+#endif
+
 namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 1024;
+constexpr int64_t kLanes = 16;  // rows that are selected at once
 constexpr int64_t kStagedFrom = 1 << 20;    // results copied from a staging block
 constexpr int64_t kStreamedFrom = 4 << 20;  // results that bypass the cache
 
@@ -225,11 +232,74 @@ struct Kernels {
     return written;
   }
 
+  // The rows and values of a block that pass, followed by unused lanes.
+  struct Selected {
+    alignas(64) int32_t rows[kBlock + kLanes];
+    alignas(64) uint8_t values[(kBlock + kLanes) * sizeof(T)];
+
+    // Selects the values with a flag of 1, and returns their number.
+    LANCELET_INLINE int64_t of(const uint8_t* flags, const uint8_t* whole, int32_t before) {
+      int64_t found = 0;
+#if LANCELET_COMPRESSES
+      const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      for (int64_t k = 0; k < kBlock; k += 64) {
+        const __m512i flag = _mm512_load_si512(flags + k);
+        uint64_t left = _mm512_test_epi8_mask(flag, flag);
+        for (int64_t at = k; left; at += kLanes, left >>= kLanes) {
+          const __mmask16 mask = static_cast<__mmask16>(left);
+          if (!mask) continue;
+          const __m512i row =
+              _mm512_add_epi32(lanes, _mm512_set1_epi32(before + static_cast<int32_t>(at)));
+          _mm512_storeu_si512(rows + found, _mm512_maskz_compress_epi32(mask, row));
+          compress(mask, whole + at * bytes, values + found * bytes);
+          found += __builtin_popcount(mask);
+        }
+      }
+#else
+      for (int64_t k = 0; k < kBlock; k += 8) {
+        for (uint64_t left = load<uint64_t>(flags + k); left; left &= left - 1) {
+          const int64_t at = k + trailing_zeros(left) / 8;
+          rows[found] = before + static_cast<int32_t>(at);
+          memcpy(values + found * bytes, whole + at * bytes, bytes);
+          ++found;
+        }
+      }
+#endif
+      return found;
+    }
+
+#if LANCELET_COMPRESSES
+    // Writes the values of a mask of 16 values.
+    static LANCELET_INLINE void compress(__mmask16 mask, const uint8_t* from, uint8_t* to) {
+      if constexpr (bytes == 8) {
+        const __mmask8 first = static_cast<__mmask8>(mask);
+        const __mmask8 second = static_cast<__mmask8>(mask >> 8);
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi64(first, _mm512_loadu_si512(from)));
+        _mm512_storeu_si512(to + 8 * __builtin_popcount(first),
+                            _mm512_maskz_compress_epi64(second, _mm512_loadu_si512(from + 64)));
+      } else if constexpr (bytes == 4) {
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(mask, _mm512_loadu_si512(from)));
+      } else if constexpr (bytes == 2) {
+        const __m512i wide =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                            _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(mask, wide)));
+      } else {
+        const __m512i wide =
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                         _mm512_cvtepi32_epi8(_mm512_maskz_compress_epi32(mask, wide)));
+      }
+    }
+#endif
+  };
+
   // Writes the positions and values of the numbers that `match_packed` flags; returns their number.
   static int64_t select_packed(args::Slices chunks, ConstInts count, int64_t is_float, uint64_t low,
-                               uint64_t span, Ints rows, Bytes out) {
+                               uint64_t span, Span<int32_t> rows, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
     alignas(64) uint8_t flags[kBlock];
+    Selected selected;
     const T first = static_cast<T>(low);
     const T most = static_cast<T>(span);
     int64_t before = 0;
@@ -250,15 +320,10 @@ struct Kernels {
         match_block<false>(whole, kBlock, first, most, flags);
       }
       memset(flags + values, 0, kBlock - values);
-      for (int64_t k = 0; k < kBlock; k += 8) {
-        // A flag is a byte of 0 or 1.
-        for (uint64_t left = load<uint64_t>(flags + k); left; left &= left - 1) {
-          const int64_t at = k + trailing_zeros(left) / 8;
-          rows.data[found] = before + at;
-          memcpy(out.data + found * bytes, whole + at * bytes, bytes);
-          ++found;
-        }
-      }
+      const int64_t passed = selected.of(flags, whole, static_cast<int32_t>(before));
+      memcpy(rows.data + found, selected.rows, passed * sizeof(int32_t));
+      memcpy(out.data + found * bytes, selected.values, passed * bytes);
+      found += passed;
       before += values;
     }
     return found;
@@ -413,7 +478,7 @@ int64_t match_packed(args::Slices chunks, ConstInts count, int64_t word_bits, in
 }
 
 int64_t select_packed(args::Slices chunks, ConstInts count, int64_t word_bits, int64_t is_float,
-                      uint64_t low, uint64_t span, Ints rows, Bytes out) {
+                      uint64_t low, uint64_t span, Span<int32_t> rows, Bytes out) {
   FOR_WORD(word_bits, select_packed(chunks, count, is_float, low, span, rows, out))
 }
 

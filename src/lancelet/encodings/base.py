@@ -218,13 +218,17 @@ class FieldReader(Protocol):
         return None
 
     def match(self, rows: RowRange, values: Any) -> ReadCoroutine[npt.NDArray[np.bool_]] | None:  # noqa: ARG002
-        """Return whether the value of each row is in a `ValueRange`, or None if unsupported."""
+        """Return whether the value of each row passes a `ValueFilter`, or None if unsupported."""
         return None
 
-    def select(self, rows: RowRange, values: Any) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:  # noqa: ARG002
-        """Return the rows with values in a `ValueRange`, and the values; None if unsupported.
+    def select(
+        self,
+        ranges: Sequence[RowRange],  # noqa: ARG002
+        values: Any,  # noqa: ARG002
+    ) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:
+        """Return the rows that pass a `ValueFilter`, and the values, or None if unsupported.
 
-        The rows are relative to the first one of the range.
+        Ranges are ascending and not empty.
         """
         return None
 

@@ -73,6 +73,7 @@ def map_ordered(
     waits: bool = False,
     window: int | None = None,
     few: int = PARALLEL_TASKS_MIN,
+    is_short: Callable[[T], bool] | None = None,
 ) -> Iterator[R]:
     """Yield `task(item)` for each item, in order, working ahead by `window` items.
 
@@ -82,6 +83,8 @@ def map_ordered(
         waits: Whether tasks mostly wait for the network; these use the larger pool.
         window: The maximum number of tasks started before the first result is consumed.
         few: Fewer tasks than this run in the calling thread; at least 2.
+        is_short: Returns whether a task takes less time than its start in another thread. These
+            run in the calling thread unless other tasks are running.
 
     >>> list(map_ordered(abs, range(-5, 0)))
     [5, 4, 3, 2, 1]
@@ -100,6 +103,9 @@ def map_ordered(
     running: deque[Future[R]] = deque()
     try:
         for item in _chained(first, following, source):
+            if is_short is not None and not running and is_short(item):
+                yield task(item)
+                continue
             running.append(surroundings.submit(pool, task, item))
             if len(running) >= ahead:
                 yield running.popleft().result()

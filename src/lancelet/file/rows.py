@@ -42,7 +42,7 @@ from lancelet.encodings.base import (
     RowRange,
     Rows,
 )
-from lancelet.encodings.codecs.base import ValueRange
+from lancelet.encodings.codecs.base import ValueFilter
 from lancelet.encodings.pages.planned import PlannedField
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
@@ -214,9 +214,9 @@ class RowReader(ABC):
         return replace(field, logical_type=f"dict:{field.logical_type}:{index_type}:false")
 
     def match(
-        self, field: Field, rows: RowRange, values: ValueRange
+        self, field: Field, rows: RowRange, values: ValueFilter
     ) -> npt.NDArray[np.bool_] | None:
-        """Return whether the value of each row is in a range, without decoding to an array.
+        """Return whether the value of each row passes, without decoding to an array.
 
         Returns None if the encoding is not supported, or if the file is not on this machine: its
         bytes would be requested again for rows that match.
@@ -224,13 +224,14 @@ class RowReader(ABC):
         return self._compared(field, rows, lambda reader: reader.match(rows, values))
 
     def select(
-        self, field: Field, rows: RowRange, values: ValueRange
+        self, field: Field, ranges: Sequence[RowRange], values: ValueFilter
     ) -> tuple[Int64s, pa.Array] | None:
-        """Return the rows with values in a range, and these, or None if `match` returns None.
+        """Return the rows of ranges that pass, and the values, or None if `match` returns None.
 
-        The rows are relative to the first one of the range.
+        Ranges are ascending and not empty.
         """
-        return self._compared(field, rows, lambda reader: reader.select(rows, values))
+        rows = RowRange(ranges[0].start, ranges[-1].stop)
+        return self._compared(field, rows, lambda reader: reader.select(ranges, values))
 
     def _compared(
         self,

@@ -25,6 +25,9 @@ _SYMBOL_BYTES_MAX: Final = 8
 BLOCK: Final = 1024
 """Number of values in a bit-packed block."""
 
+POSITIONS_MAX: Final = (1 << 31) - 1
+"""Maximum number of values of which one call returns positions."""
+
 FILTER_BLOCK_BYTES: Final = 32
 """Size of a Bloom filter block in bytes."""
 
@@ -100,6 +103,16 @@ def check_counts(counts: Int64s, *, max_count: int, kernel: str) -> None:
     bad = (counts < 0) | (counts > max_count)
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
+
+
+def check_positions(counts: Int64s) -> int:
+    """Return the number of values, or raise if positions exceed 32 bits."""
+    total = int(counts.sum())
+    if total > POSITIONS_MAX:
+        raise InvalidInputError(
+            "too many values for one call; compare fewer rows at a time", values=total
+        )
+    return total
 
 
 def check_packed_chunk(chunk: int) -> None:

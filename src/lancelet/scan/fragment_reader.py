@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lancelet.buffers import ByteSlices, Int64s
 from lancelet.encodings.base import RowRange, Rows
-from lancelet.encodings.codecs.base import ValueRange
+from lancelet.encodings.codecs.base import ValueFilter
 from lancelet.errors import CorruptDataError
 from lancelet.expr.scan_types import read_as, scan_type
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
@@ -130,9 +130,9 @@ class FragmentReader:
         return None if found is None else found[0].as_dictionary(found[1])
 
     def match(
-        self, field: Field, rows: RowRange, values: ValueRange
+        self, field: Field, rows: RowRange, values: ValueFilter
     ) -> npt.NDArray[np.bool_] | None:
-        """Return whether the value of each row is in a range, or None; see `RowReader.match`."""
+        """Return whether the value of each row passes, or None; see `RowReader.match`."""
         found = self._reader_of(field)
         if found is None:
             return None
@@ -141,15 +141,15 @@ class FragmentReader:
             return reader.match(stored, rows, values)
 
     def select(
-        self, field: Field, rows: RowRange, values: ValueRange
+        self, field: Field, ranges: Sequence[RowRange], values: ValueFilter
     ) -> tuple[Int64s, pa.Array] | None:
-        """Return the rows with values in a range, and these, or None; see `RowReader.select`."""
+        """Return the rows of ranges that pass, and the values; see `RowReader.select`."""
         found = self._reader_of(field)
         if found is None:
             return None
         reader, stored = found
-        with self._meter.counting_read((field,), len(rows)):
-            return reader.select(stored, rows, values)
+        with self._meter.counting_read((field,), sum(map(len, ranges))):
+            return reader.select(stored, ranges, values)
 
     def _reader_of(self, field: Field) -> tuple[RowReader, Field] | None:
         """Return the reader of a field that one file stores, with the field to request from it."""

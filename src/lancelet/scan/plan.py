@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.encodings.arrow import to_numpy
-from lancelet.encodings.codecs.base import ValueRange
+from lancelet.encodings.codecs.base import ValueFilter
 from lancelet.expr import expression as ex
 from lancelet.expr.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.expr.data_types import is_text
@@ -108,17 +108,18 @@ class FilterStep:
         return found
 
     @cached_property
-    def values(self) -> ValueRange | None:
-        """The range of numbers that passes, or None if the step is no range of one column."""
+    def values(self) -> ValueFilter | None:
+        """The step as a filter of stored values, or None if it cannot be evaluated without rows."""
         if len(self.fields) != 1 or self.row_columns or self.fields[0].children:
             return None
-        return value_range(self.expression, scan_type(self.fields[0]))
+        numbers = value_range(self.expression, scan_type(self.fields[0]))
+        test = self.passed_items if depends_on_values_only(self.expression) else None
+        return ValueFilter(numbers, test) if numbers or test else None
 
     @cached_property
     def takes_dictionary(self) -> bool:
         """Whether the step can evaluate the items of a dictionary instead of the rows."""
-        is_column = len(self.fields) == 1 and not self.row_columns
-        return is_column and depends_on_values_only(self.expression)
+        return self.values is not None and self.values.test is not None
 
     def passed_range(self, found: Flags, meter: PlanMeter, mask: Flags | None = None) -> Flags:
         """Return whether rows that were compared while they were decoded pass."""
@@ -132,7 +133,13 @@ class FilterStep:
         if meter.is_counting:
             meter.count_rows(filter_node(self.expression), [0], count)
 
-    def passed_items(
+    def passed_items(self, items: pa.Array) -> Flags:
+        """Return whether each dictionary item passes, followed by whether null passes."""
+        column = pa.concat_arrays([items, pa.nulls(1, items.type)])
+        rows = pa.RecordBatch.from_arrays([column], [self.fields[0].name])
+        return to_numpy(evaluate_filter(self.expression, rows))
+
+    def passed_dictionary(
         self, column: pa.DictionaryArray, meter: PlanMeter, mask: Flags | None = None
     ) -> Flags:
         """Return whether each row of the only column passes; each item is evaluated once.
@@ -141,12 +148,10 @@ class FilterStep:
         """
         node = filter_node(self.expression)
         with meter.within(node):
-            items = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
-            rows = pa.RecordBatch.from_arrays([items], [self.fields[0].name])
-            passes = to_numpy(evaluate_filter(self.expression, rows))
+            passes = self.passed_items(column.dictionary)
             keys = column.indices
             if keys.null_count:
-                keys = keys.fill_null(len(items) - 1)
+                keys = keys.fill_null(len(passes) - 1)
             found = _both(mask, _lookup(passes, keys))
         meter.count_rows(node, [0], int(np.count_nonzero(found)))
         return found

@@ -185,11 +185,11 @@ def needed(
             if path[0] in ROW_FIELDS and path[0] not in top:
                 row_columns[path[0]] = None
             else:
-                paths[_stored_path(schema, path)] = None
+                paths[stored_path(schema, path)] = None
     return schema.project(list(paths)).fields, tuple(row_columns)
 
 
-def _stored_path(schema: Schema, path: tuple[str, ...]) -> str:
+def stored_path(schema: Schema, path: tuple[str, ...]) -> str:
     """Return the prefix of a path that is in the schema; map keys are not fields."""
     named, depth = schema.by_name, 0
     for name in path:

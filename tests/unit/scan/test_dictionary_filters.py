@@ -10,6 +10,7 @@ import pytest
 import lancelet
 from lancelet.expr.compile import compile_filter
 from lancelet.expr.evaluate import evaluate_filter
+from lancelet.file.rows import RowReader
 from lancelet.scan.nodes.source import sources
 
 COLORS = ["red", "green", "blue", "", "rouge", None, "Red"]
@@ -81,6 +82,18 @@ def test_results_equal_those_of_all_rows(dataset, text):
     assert dataset.to_table(["n"], filter=text).equals(want.select(["n"]))
     limited = dataset.to_table(filter=text, memory_limit=1 << 20, batch_size=999)
     assert limited.equals(want)
+
+
+def test_indices_of_items_are_compared(dataset, monkeypatch):
+    found = []
+    select = RowReader.select
+    monkeypatch.setattr(
+        RowReader, "select", lambda *given: found.append(select(*given)) or found[-1]
+    )
+    text = "s = 'red' OR s = 'blue'"
+    assert dataset.to_table(["s"], filter=text).equals(expected(rows(20_000), text).select(["s"]))
+    assert found
+    assert all(each is not None for each in found)
 
 
 def test_deleted_rows_are_skipped(tmp_path):

@@ -179,7 +179,7 @@ def test_zones_that_cannot_match_are_not_read(tmp_path):
     [
         ("id >= 20000 AND id < 20010", lambda ids: (ids >= 20_000) & (ids < 20_010), 1),
         ("id < 9000 AND other > 2", lambda ids: (ids < 9_000) & (ids % 5 > 2), 1),
-        ("other = 3", lambda ids: ids % 5 == 3, 2),
+        ("other = 3", lambda ids: ids % 5 == 3, 1),  # compared while decoded
     ],
 )
 def test_rows_left_by_statistics_are_read_at_once(tmp_path, monkeypatch, text, matches, visits):
@@ -278,7 +278,8 @@ def test_zones_that_may_match_are_one_task_where_little_is_between_them(tmp_path
     values[[10, 20_000, 390_000]] = 99
     made = lancelet.write_dataset(pa.table({"a": values}), tmp_path / "t.lance").snapshot
     plan = plan_scan(made, ScanOptions(filter="a = 99"))
-    near, far = (split.rows for split in splits(plan))
+    (split,) = splits(plan)
+    near, far = split.ranges
     assert (near.start, near.stop <= 32_768, far.start > 360_000) == (0, True, True)
     assert count_rows(plan) == 3
 

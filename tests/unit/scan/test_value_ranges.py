@@ -123,11 +123,52 @@ def test_ranges_are_compared_without_decoding(dataset, monkeypatch, text):
     assert all(each is not None for each in found)
 
 
-def test_deleted_and_overlaid_rows_are_not_compared(tmp_path):
+@pytest.mark.parametrize("deleted", ["n % 3 = 0", "n < 9000 OR n > 30000", "n = 20000"])
+def test_deleted_rows_do_not_pass(tmp_path, deleted):
     dataset = lancelet.write_dataset(ROWS, tmp_path / "t")
-    dataset.delete("n % 3 = 0")
-    left = passing("n % 3 != 0")
-    assert dataset.count_rows("int32 < 50") == len(passing("int32 < 50", left))
+    dataset.delete(deleted)
+    left = passing(f"NOT ({deleted})")
+    for text in ("int32 < 50", "int32 < 50 AND nullable > 7", "nullable = 3", "int64 > 1000"):
+        want = passing(text, left)
+        assert dataset.count_rows(text) == len(want)
+        for columns in (["int32"], ["nullable", "n"], ["n"]):
+            assert dataset.to_table(columns, filter=text).equals(want.select(columns))
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_short_ranges_are_filtered_together(tmp_path_factory, data):
+    count = 120_000
+    zones = data.draw(st.lists(st.integers(0, 14), min_size=2, max_size=6, unique=True))
+    values = np.arange(count) % 1000
+    for zone in zones:
+        start = zone * 8192 + data.draw(st.integers(0, 8000))
+        values[start : start + data.draw(st.integers(1, 3000))] = 5000
+    nulls = np.arange(count) % 3 == 0 if data.draw(st.booleans()) else None
+    table = pa.table(
+        {
+            "n": np.arange(count),
+            "k": pa.array(values, mask=nulls),
+            "s": pa.array(np.where(values == 5000, "many", "few"), mask=nulls),
+        }
+    )
+    path = tmp_path_factory.mktemp("ranges") / "t"
+    dataset = lancelet.write_dataset(
+        table, path, max_page_bytes=data.draw(st.sampled_from([1 << 13, 1 << 16, 1 << 20]))
+    )
+    if data.draw(st.booleans()):
+        deleted = data.draw(st.sampled_from(["n % 7 = 0", "k = 5000 AND n % 2 = 0"]))
+        dataset.delete(deleted)
+        table = passing(f"NOT coalesce({deleted}, false)", table)
+    for text in ("k = 5000", "k = 5000 AND s = 'many'", "s = 'many'", "k > 999 AND n % 5 = 1"):
+        want = passing(text, table)
+        assert dataset.count_rows(text) == len(want)
+        assert dataset.to_table(filter=text).equals(want)
+        assert dataset.to_table(["s"], filter=text).equals(want.select(["s"]))
+
+
+def test_overlaid_rows_are_not_compared(tmp_path):
+    dataset = lancelet.write_dataset(ROWS, tmp_path / "t")
     dataset.update({"int32": "49"}, where="n = 10001")
     assert dataset.count_rows("int32 = 49 AND n = 10001") == 1
 

@@ -21,11 +21,12 @@ of every codec are in the order *describe, propose, encode, decode*.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lancelet.buffers import Bytes, ByteSlices, Int64s
 from lancelet.encodings.base import Block, FixedWidth, Variable
@@ -33,6 +34,10 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 from lancelet.format.protos import encodings23_pb as pb23
 from lancelet.values import dataclass
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Positions: TypeAlias = npt.NDArray[np.integer]
+"""The positions of selected values within chunks."""
 
 Encoding: TypeAlias = pb21.CompressiveEncoding | pb23.CompressiveEncoding
 """The stored message of a codec and its parameters; field numbers of both messages agree."""
@@ -149,6 +154,22 @@ class ValueRange:
         low, span = self.unsigned
         found: npt.NDArray[np.bool_] = values - dtype(low) <= dtype(span)
         return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueFilter:
+    """A filter of the values of a column: a range of numbers, a test of dictionary items, or both.
+
+    The test returns whether each item passes, followed by whether null passes.
+    """
+
+    numbers: ValueRange | None
+    test: Callable[[pa.Array], Flags] | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the range of numbers is empty, so that no value passes."""
+        return self.numbers is not None and self.numbers.low > self.numbers.high
 
 
 class Codecs(Protocol):
@@ -322,7 +343,7 @@ class Codec:
         counts: Int64s,
         values: ValueRange,
         codecs: Codecs,
-    ) -> tuple[Int64s, Block] | None:
+    ) -> tuple[Positions, Block] | None:
         """Return the positions of the values in a range, and the values, or None to decode all."""
         del message, parts, counts, values, codecs
         return None

@@ -25,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
+    Positions,
     ValuePositions,
     ValueRange,
 )
@@ -129,7 +130,7 @@ class InlineBitpacking(Codec):
         counts: Int64s,
         values: ValueRange,
         codecs: Codecs,
-    ) -> tuple[Int64s, Block] | None:
+    ) -> tuple[Positions, Block] | None:
         """Compare the values while they are unpacked."""
         del codecs
         bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)

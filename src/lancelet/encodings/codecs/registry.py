@@ -25,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     CHUNK_VALUES_MAX,
     Codec,
     Encoding,
+    Positions,
     ValuePositions,
     ValueRange,
 )
@@ -193,6 +194,8 @@ class ChunkDecoder:
         """Resolve the codec; `num_buffers` is the number of buffers per chunk."""
         self._codec, self._message, self._inner = (registry or _REGISTRY).resolve(encoding)
         self.num_buffers = self._codec.num_buffers(self._message, self._inner)
+        self.word_bits = int(getattr(self._message, "uncompressed_bits_per_value", 0))
+        """The size of the values that bit-packed chunks contain; 0 for other encodings."""
 
     def decode(self, parts: Sequence[ByteSlices], counts: Int64s) -> Block:
         """Decode all values of chunks."""
@@ -209,7 +212,7 @@ class ChunkDecoder:
 
     def select(
         self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRange
-    ) -> tuple[Int64s, Block]:
+    ) -> tuple[Positions, Block]:
         """Return the positions of the numbers in a range, which must not be empty, and these."""
         found = self._codec.select_chunks(self._message, parts, counts, values, self._inner)
         if found is not None:

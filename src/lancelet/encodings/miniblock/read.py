@@ -23,7 +23,14 @@ from lancelet.buffers import ByteRanges, Bytes, ByteSlices, Int64s, ReadCoroutin
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs import registry
-from lancelet.encodings.codecs.base import Encoding, ValuePositions, ValueRange
+from lancelet.encodings.codecs.base import (
+    Encoding,
+    Positions,
+    ValueFilter,
+    ValuePositions,
+    ValueRange,
+)
+from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
@@ -71,6 +78,42 @@ class _Decoded:
     definition: Levels | None
     counts: Int64s
     buffers: tuple[ByteSlices, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """A filter of the values of a page, or of its indices into a dictionary.
+
+    `numbers` is the range of values or indices that pass. Without it, `passes` has a flag for each
+    item, followed by that of null.
+    """
+
+    dictionary: Dictionary | None
+    numbers: ValueRange | None
+    passes: Flags | None
+
+    @property
+    def passes_null(self) -> bool:
+        return self.passes is not None and bool(self.passes[-1])
+
+    def passing(self, indices: Block, definition: Levels | None) -> Flags:
+        """Return whether each value passes."""
+        assert self.passes is not None
+        items = len(self.passes) - 1
+        numbers = to_indices(indices)
+        is_value = None if definition is None else definition == 0  # other levels are nulls
+        is_outside = numbers >= items
+        if is_outside.any():
+            wrong = is_outside if is_value is None else is_outside & is_value
+            if wrong.any():
+                raise CorruptDataError(
+                    "a dictionary index of a page is out of bounds",
+                    index=int(numbers[wrong].max()),
+                    items=items,
+                )
+            numbers = np.where(is_outside, 0, numbers)  # indices of nulls are arbitrary
+        found: Flags = self.passes[numbers]
+        return found if is_value is None else np.where(is_value, found, self.passes_null)
 
 
 class MiniBlockPages(PageReader):
@@ -137,45 +180,96 @@ class MiniBlockPages(PageReader):
         """The number of items of the dictionaries; None if the pages have none."""
         return None if self._layout.dictionary is None else sum(self._num_items)
 
-    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
-        """Return whether the value of each row is in a range, or None if unsupported."""
-        return self._match(rows, values) if self._are_numbers(values) else None
+    def match(self, rows: RowRange, values: ValueFilter) -> ReadCoroutine[Flags] | None:
+        """Return whether the value of each row passes, or None if unsupported."""
+        return self._match(rows, values) if self._supports(values) else None
 
     def select(
-        self, rows: RowRange, values: ValueRange
+        self, ranges: Sequence[RowRange], values: ValueFilter
     ) -> ReadCoroutine[tuple[Int64s, LeafRows]] | None:
-        """Return the rows with values in a range, and the values, or None if unsupported."""
-        return self._select(rows, values) if self._are_numbers(values) else None
+        """Return the rows of ranges that pass, and the values, or None if unsupported."""
+        return self._select(ranges, values) if self._supports(values) else None
 
-    def _are_numbers(self, values: ValueRange) -> bool:
+    def _supports(self, values: ValueFilter) -> bool:
         layout = self._layout
-        is_plain = layout.repetition is None and layout.dictionary is None
-        return is_plain and self._bits == values.bits
+        if layout.repetition is not None or pa.types.is_dictionary(self._leaf.data_type):
+            return False
+        if layout.dictionary is not None:
+            return values.test is not None
+        return values.numbers is not None and self._bits == values.numbers.bits
 
-    def _select(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[tuple[Int64s, LeafRows]]:
+    def _match(self, rows: RowRange, values: ValueFilter) -> ReadCoroutine[Flags]:
         head = yield from self.read_metadata(rows)
         target = _locate_rows(rows, head)
         decoded = yield from self._read_chunks(head, target)
-        found, block = self._values.select(decoded.buffers, decoded.counts, values)
-        before = int(head.first_value[target.chunks[0]])
-        first, stop = found.searchsorted([rows.start - before, rows.stop - before]).tolist()
-        part: Selection = slice(first, stop)
-        if decoded.definition is not None:
-            part = first + np.flatnonzero(decoded.definition[found[part]] == 0)
-        selected = values_from_block(block, self._leaf.data_type, part, None)
-        return found[part] - (rows.start - before), LeafRows(
-            self._layout.layers, None, None, selected
-        )
-
-    def _match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags]:
-        head = yield from self.read_metadata(rows)
-        target = _locate_rows(rows, head)
-        decoded = yield from self._read_chunks(head, target)
-        found = self._values.match(decoded.buffers, decoded.counts, values)
-        if decoded.definition is not None:  # 0 is a value, other levels are nulls
-            found &= decoded.definition == 0
+        compared = self._comparison(head, target, values)
+        if compared.numbers is None:
+            indices = self._indices(decoded, compared.dictionary)
+            found = compared.passing(indices, decoded.definition)
+        else:
+            found = self._values.match(decoded.buffers, decoded.counts, compared.numbers)
+            if decoded.definition is not None:  # 0 is a value, other levels are nulls
+                found &= decoded.definition == 0
         before = int(head.first_value[target.chunks[0]])
         return found[rows.start - before : rows.stop - before]
+
+    def _select(
+        self, ranges: Sequence[RowRange], values: ValueFilter
+    ) -> ReadCoroutine[tuple[Int64s, LeafRows]]:
+        rows = RowRange(ranges[0].start, ranges[-1].stop)
+        head = yield from self.read_metadata(rows)
+        target = _locate_ranges(ranges, head)
+        decoded = yield from self._read_chunks(head, target)
+        compared = self._comparison(head, target, values)
+        found: Positions
+        if compared.numbers is None:
+            indices = self._indices(decoded, compared.dictionary)
+            found = np.flatnonzero(compared.passing(indices, decoded.definition))
+            block = take_items(indices, found)
+        else:
+            found, block = self._values.select(decoded.buffers, decoded.counts, compared.numbers)
+        selected, part = _rows_of(found, ranges, head, target, decoded.counts)
+        validity: Bytes | None = None
+        if decoded.definition is not None:  # 0 is a value, other levels are nulls
+            is_value = decoded.definition[found[part]] == 0
+            if compared.passes_null:
+                validity = np.packbits(is_value, bitorder="little")
+            elif not is_value.all():
+                kept = np.flatnonzero(is_value)
+                part = kept + part.start if isinstance(part, slice) else part[kept]
+                selected = selected[kept]
+        data_type, dictionary = self._leaf.data_type, compared.dictionary
+        if dictionary is None:
+            array = values_from_block(block, data_type, part, validity)
+        else:
+            array = values_from_dictionary(block, dictionary.items, data_type, part, validity)
+        return selected, LeafRows(self._layout.layers, None, None, array)
+
+    def _comparison(self, head: PageMetadata, target: _Target, values: ValueFilter) -> _Comparison:
+        """Return how to compare the stored numbers, or the indices of dictionary items."""
+        dictionary = head.dictionary(target.chunks)
+        if dictionary is None:
+            return _Comparison(None, values.numbers, None)
+        assert values.test is not None
+        passes = values.test(dictionary.items.array)
+        indices = np.flatnonzero(passes[:-1])
+        bits = self._values.word_bits
+        numbers: ValueRange | None = None
+        # Nulls have arbitrary indices, so that they are evaluated apart if they pass.
+        if bits and dictionary.first is None and len(indices) and not passes[-1]:
+            first, last = int(indices[0]), int(indices[-1])
+            if last - first == len(indices) - 1:
+                numbers = ValueRange(first, last, bits)
+        return _Comparison(dictionary, numbers, passes)
+
+    def _indices(self, decoded: _Decoded, dictionary: Dictionary | None) -> Block:
+        """Return the indices of all values of chunks into the items of a dictionary."""
+        assert dictionary is not None
+        block = self._values.decode(decoded.buffers, decoded.counts)
+        if dictionary.first is None:
+            return block
+        every = slice(0, block.count)
+        return _shift_indices(block, every, dictionary, decoded.counts, None)
 
     def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""
@@ -399,6 +493,36 @@ def _locate_rows(rows: Rows, head: PageMetadata) -> _Target:
         case RowIndices(indices):
             chunks, chunk_of_row, within = kernels.locate_rows(head.first_value, indices)
             return _Target(chunks, ValuePositions(chunk_of_row, within))
+
+
+def _locate_ranges(ranges: Sequence[RowRange], head: PageMetadata) -> _Target:
+    """Return the chunks with any row of ascending ranges, ascending."""
+    if len(ranges) == 1:
+        return _locate_rows(ranges[0], head)
+    return _Target(np.unique(np.concatenate([_locate_rows(each, head).chunks for each in ranges])))
+
+
+def _rows_of(
+    found: Positions,
+    ranges: Sequence[RowRange],
+    head: PageMetadata,
+    target: _Target,
+    counts: Int64s,
+) -> tuple[Int64s, Selection]:
+    """Return the rows of ascending positions in chunks that are within ranges, and which are."""
+    if len(ranges) == 1:
+        before = int(head.first_value[target.chunks[0]])
+        first, stop = found.searchsorted(
+            [ranges[0].start - before, ranges[0].stop - before]
+        ).tolist()
+        rows: Int64s = np.add(found[first:stop], before, dtype=np.int64)
+        return rows, slice(first, stop)
+    bounds = to_bounds(counts)
+    chunk = bounds.searchsorted(found, side="right") - 1
+    rows = found + (head.first_value[target.chunks] - bounds[:-1])[chunk]
+    edges = np.array([(each.start, each.stop) for each in ranges]).reshape(-1)
+    inside = np.flatnonzero(edges.searchsorted(rows, side="right") % 2)
+    return rows[inside], inside
 
 
 def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:

@@ -31,7 +31,7 @@ from lancelet.encodings.base import (
     StoredColumn,
     StoredPage,
 )
-from lancelet.encodings.codecs.base import ValueRange
+from lancelet.encodings.codecs.base import ValueFilter
 from lancelet.encodings.levels import (
     Layers,
     LeafNode,
@@ -72,19 +72,19 @@ class PageReader(Protocol):
         """The number of items of the dictionaries; None if the pages have none."""
         return None
 
-    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
-        """Return whether the value of each row is in a range, or None if unsupported.
+    def match(self, rows: RowRange, values: ValueFilter) -> ReadCoroutine[Flags] | None:  # noqa: ARG002
+        """Return whether the value of each row passes, or None if unsupported.
 
-        Supported are numbers outside of lists without a dictionary. Nulls are not in a range.
+        Supported are numbers and dictionaries outside of lists.
         """
         return None
 
     def select(
         self,
-        rows: RowRange,  # noqa: ARG002
-        values: ValueRange,  # noqa: ARG002
+        ranges: Sequence[RowRange],  # noqa: ARG002
+        values: ValueFilter,  # noqa: ARG002
     ) -> ReadCoroutine[tuple[Int64s, PageRows]] | None:
-        """Return the rows with values in a range, and the values, or None; see `match`."""
+        """Return the rows of ascending ranges that pass, and the values, or None; see `match`."""
         return None
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:  # noqa: ARG002
@@ -160,17 +160,17 @@ class StructuralReader(FieldReader):
         """The number of items of all dictionaries; None for fields of several columns."""
         return self._leaves[0].num_dictionary_items if self._is_leaf else None
 
-    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
-        """Return whether the value of each row is in a range, or None if unsupported."""
+    def match(self, rows: RowRange, values: ValueFilter) -> ReadCoroutine[Flags] | None:
+        """Return whether the value of each row passes, or None if unsupported."""
         self._check(rows)
         return self._leaves[0].match(rows, values) if self._is_leaf else None
 
     def select(
-        self, rows: RowRange, values: ValueRange
+        self, ranges: Sequence[RowRange], values: ValueFilter
     ) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:
-        """Return the rows with values in a range, and the values, or None if unsupported."""
-        self._check(rows)
-        return self._leaves[0].select(rows, values) if self._is_leaf else None
+        """Return the rows of ascending ranges that pass, and the values, or None if unsupported."""
+        self._check(RowRange(ranges[0].start, ranges[-1].stop))
+        return self._leaves[0].select(ranges, values) if self._is_leaf else None
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:
         """Return the byte ranges of rows stored in Arrow layout, else None."""
@@ -266,7 +266,7 @@ class _LeafReader:
             total += items
         return total
 
-    def match(self, rows: RowRange, values: ValueRange) -> ReadCoroutine[Flags] | None:
+    def match(self, rows: RowRange, values: ValueFilter) -> ReadCoroutine[Flags] | None:
         if len(self._path) > 1 or self._multiple > 1:
             return None
         runs = []
@@ -283,28 +283,31 @@ class _LeafReader:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def select(
-        self, rows: RowRange, values: ValueRange
+        self, ranges: Sequence[RowRange], values: ValueFilter
     ) -> ReadCoroutine[tuple[Int64s, pa.Array]] | None:
         if len(self._path) > 1 or self._multiple > 1:
             return None
-        parts, runs = self._parts(rows), []
-        for part in parts:
-            assert isinstance(part.rows, RowRange), "parts of a range are ranges"
-            found = self._run(part.run).select(part.rows, values)
+        parts: dict[int, list[RowRange]] = {}
+        for rows in ranges:
+            for part in self._parts(rows):
+                assert isinstance(part.rows, RowRange), "parts of a range are ranges"
+                parts.setdefault(part.run, []).append(part.rows)
+        runs = []
+        for run, own in parts.items():
+            found = self._run(run).select(own, values)
             if found is None:
                 return None
             runs.append(found)
-        return self._selected(parts, runs)
+        return self._selected(list(parts), runs)
 
     def _selected(
-        self, parts: Sequence[_Part], runs: Sequence[ReadCoroutine[tuple[Int64s, PageRows]]]
+        self, runs: Sequence[int], reads: Sequence[ReadCoroutine[tuple[Int64s, PageRows]]]
     ) -> ReadCoroutine[tuple[Int64s, pa.Array]]:
-        found = yield from read_together(runs)
-        before = to_bounds(np.array([len(part.rows) for part in parts]))
+        found = yield from read_together(reads)
         arrays = [self._unravel(rows) if isinstance(rows, LeafRows) else rows for _, rows in found]
-        rows = [own + first for (own, _), first in zip(found, before.tolist(), strict=False)]
-        if len(parts) == 1:
-            return rows[0], arrays[0]
+        if runs == [0]:
+            return found[0][0], arrays[0]
+        rows = [own + self._run_bounds[run] for run, (own, _) in zip(runs, found, strict=True)]
         return np.concatenate(rows), join_arrays(arrays)
 
     def value_ranges(self, rows: Int64s) -> ReadCoroutine[ByteRanges] | None:

@@ -16,6 +16,7 @@ from lancelet.kernels.arguments import (
     check_counts,
     check_packed_chunk,
     check_packed_width,
+    check_positions,
     out_of_line_shape,
     packs_tail,
     slice_arrays,
@@ -62,14 +63,14 @@ def match_packed(
 
 def select_packed(
     slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
-) -> tuple[Int64s, npt.NDArray[Any]]:
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
     """Return the positions and values of the numbers that `match_packed` flags."""
     kernel = "select_packed"
     dtype = word_type(word_bits)
     check_counts(counts, max_count=BLOCK, kernel=kernel)
     arrays = slice_arrays(slices, counts)
-    total = int(counts.sum())
-    rows, out = empty(total, np.dtype(np.int64)), empty(total, dtype)
+    total = check_positions(counts)
+    rows, out = empty(total, np.dtype(np.int32)), empty(total, dtype)
     found = checked(
         _native.select_packed(
             arrays, as_int64s(counts), word_bits, int(is_float), low, span, rows, as_bytes(out)

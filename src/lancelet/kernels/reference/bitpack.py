@@ -27,6 +27,7 @@ from lancelet.kernels.arguments import (
     check_counts,
     check_packed_chunk,
     check_packed_width,
+    check_positions,
     check_slices,
     out_of_line_shape,
     packs_tail,
@@ -107,10 +108,11 @@ def match_packed(
 
 def select_packed(
     slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
-) -> tuple[Int64s, npt.NDArray[Any]]:
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
     """Return the positions and values of the numbers that `match_packed` flags."""
+    check_positions(counts)
     rows = np.flatnonzero(match_packed(slices, counts, word_bits, low, span, is_float=is_float))
-    return rows, unpack_chunks(slices, counts, word_bits)[rows]
+    return rows.astype(np.int32), unpack_chunks(slices, counts, word_bits)[rows]
 
 
 def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:

@@ -60,6 +60,8 @@ _EAGER_BYTES_MAX: Final = 1 << 19
 _EAGER_FIELDS_MAX: Final = 16
 _MERGE_BYTES: Final = 1 << 20
 """Candidate ranges with fewer bytes between them are merged into one task."""
+_SHORT_BYTES: Final = 1 << 20
+_SHORT_OUTPUT_BYTES: Final = 1 << 22
 _NO_OFFSETS: Final = FrozenBitMap()
 
 
@@ -68,7 +70,8 @@ class Split:
     """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them.
 
     The `eager_fields` are read together before the first step. Otherwise each step reads its own
-    fields, and output fields are read for the rows that pass.
+    fields, and output fields are read for the rows that pass. If there are several `ranges` within
+    `rows`, the first step is evaluated on all of them together.
     """
 
     source: FragmentSource | Pack
@@ -76,6 +79,7 @@ class Split:
     steps: tuple[FilterStep, ...]
     offsets: Int64s | None = None
     eager_fields: tuple[Field, ...] = ()
+    ranges: tuple[RowRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,11 +214,41 @@ def _splits_of_range(
     output: Sequence[Field],
 ) -> Iterator[Split]:
     """Yield the splits of a row range that statistics do not prune."""
+    joins = _joins_ranges(plan, steps)
+    together: list[FilteredRange] = []
+    count = 0
     for filtered in ranges_to_filter(plan, source, within, steps, output):
+        size = len(filtered.rows)
+        is_short = joins and bool(filtered.steps) and size <= filtered.task_rows
+        if not is_short or count + size > filtered.task_rows:
+            yield from _joined(source, together)
+            together, count = [], 0
+        if is_short:
+            together.append(filtered)
+            count += size
+            continue
         first, stop = filtered.rows.start, filtered.rows.stop
         for start in range(first, stop, filtered.task_rows):
             rows = RowRange(start, min(start + filtered.task_rows, stop))
             yield Split(source, rows, filtered.steps, eager_fields=filtered.eager_fields)
+    yield from _joined(source, together)
+
+
+def _joins_ranges(plan: ScanPlan, steps: tuple[FilterStep, ...]) -> bool:
+    """Return whether a task can evaluate the first step on several ranges of a fragment."""
+    if plan.options.memory_limit is not None or waits_for_storage(plan.snapshot):
+        return False
+    return bool(steps) and steps[0].values is not None
+
+
+def _joined(source: FragmentSource, ranges: Sequence[FilteredRange]) -> Iterator[Split]:
+    """Yield one split for ranges with the same steps, if there are any."""
+    match ranges:
+        case [filtered]:
+            yield Split(source, filtered.rows, filtered.steps, eager_fields=filtered.eager_fields)
+        case [first, *_, last]:
+            rows = RowRange(first.rows.start, last.rows.stop)
+            yield Split(source, rows, first.steps, ranges=tuple(each.rows for each in ranges))
 
 
 def _splits_of_candidates(
@@ -263,7 +297,8 @@ def _filter_splits(plan: ScanPlan, parts: Sequence[ChosenPart]) -> Iterator[pa.R
     waits, early = waits_for_storage(plan.snapshot), batch_sizer(plan, share=0.5)
     if not early.is_bounded:
         tasks = splits(plan, plan.projection.fields, parts)
-        return map_ordered(partial(_filter_split, plan), tasks, waits=waits)
+        filtering = partial(_filter_split, plan)
+        return map_ordered(filtering, tasks, waits=waits, is_short=partial(_is_short, plan))
     late = batch_sizer(plan, share=0.5)
 
     def find(split: Split) -> tuple[Split, FilteredRows]:
@@ -285,7 +320,25 @@ def count_matching(plan: ScanPlan, candidates: Candidates | None) -> int:
     if sizer.is_bounded:
         tasks = _resize_splits(tasks, sizer)
     waits = waits_for_storage(plan.snapshot)
-    return sum(map_ordered(partial(_count_split, plan), tasks, waits=waits, window=sizer.ahead))
+    counts = map_ordered(
+        partial(_count_split, plan),
+        tasks,
+        waits=waits,
+        window=sizer.ahead,
+        is_short=partial(_is_short, plan),
+    )
+    return sum(counts)
+
+
+def _is_short(plan: ScanPlan, split: Split) -> bool:
+    """Return whether filtering a split takes less time than starting a thread."""
+    source = split.source
+    if isinstance(source, Pack) or not split.steps or waits_for_storage(plan.snapshot):
+        return False
+    rows = sum(map(len, split.ranges)) or len(split.rows)
+    compared = source.reader.row_bytes(split.steps[0].fields)
+    output = source.reader.row_bytes(plan.projection.fields)
+    return rows * compared <= _SHORT_BYTES and rows * output <= _SHORT_OUTPUT_BYTES
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
@@ -362,7 +415,7 @@ def _apply_steps(
             break
         later = (field for after in steps[index + 1 :] for field in after.fields)
         needed = {*(output or ()), *later}
-        selects = output is not None and index == len(steps) - 1
+        selects = split.ranges or (output is not None and index == len(steps) - 1)
         if not (selects and remaining.select_by(plan, step, needed)):
             remaining.apply(plan, step, needed)
     return remaining
@@ -380,11 +433,15 @@ class _Remaining:
     offsets: Int64s | None
     columns: dict[Field, pa.Array]
     count: int
+    has_all: bool
+    """Whether the offsets, or the rows of the split, are still all of its visible rows."""
     mask: Flags | None = None
 
     @staticmethod
     def of(split: Split) -> _Remaining:
         """Return the visible rows of a split, with its eager fields."""
+        if split.ranges:
+            return _Remaining(split, None, {}, sum(map(len, split.ranges)), has_all=True)
         offsets = split.offsets
         if offsets is None:
             offsets = split.source.visible(split.rows)
@@ -393,11 +450,13 @@ class _Remaining:
         if count and split.eager_fields:
             arrays = split.source.read(split.eager_fields, split.rows, offsets)
             columns.update(zip(split.eager_fields, arrays, strict=True))
-        return _Remaining(split, offsets, columns, count)
+        return _Remaining(split, offsets, columns, count, has_all=split.offsets is None)
 
     @property
     def _total(self) -> int:
-        return len(self.split.rows) if self.offsets is None else len(self.offsets)
+        if self.offsets is not None:
+            return len(self.offsets)
+        return sum(map(len, self.split.ranges)) or len(self.split.rows)
 
     def apply(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> None:
         """Apply a step; columns that are read for it are added to `columns` if they are needed."""
@@ -414,35 +473,47 @@ class _Remaining:
         self.mask = None if self.count == self._total else found
 
     def select_by(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> bool:
-        """Apply the only step if it selects numbers while they are decoded."""
-        source, field = self.split.source, self._compared_field(step)
-        if field is None or self.mask is not None or isinstance(source, Pack):
+        """Apply a step if it selects values while they are decoded.
+
+        Otherwise, the rows of several ranges are listed.
+        """
+        source, field, values = self.split.source, self._compared_field(step), step.values
+        if field is None or values is None or self.mask is not None or isinstance(source, Pack):
             return False
-        assert step.values is not None
-        if step.values.low > step.values.high:
+        if self.offsets is not None and self.columns:
             return False
-        found = source.reader.select(field, self.split.rows, step.values)
+        ranges = self.split.ranges or (self.split.rows,)
+        found = None if values.is_empty else source.reader.select(field, ranges, values)
         if found is None:
+            if self.split.ranges:
+                listed = [np.arange(each.start, each.stop) for each in ranges]
+                self.offsets, self.has_all = source.without_hidden(np.concatenate(listed)), False
             return False
-        rows, values = found
+        rows, selected = found
+        kept = source.kept(rows)
+        if kept is not None:
+            rows, selected = rows[kept], take_ascending(selected, kept)
         step.count_passed(len(rows), plan.meter)
         plan.shares[step] = len(rows) / self._total
         self.count = len(rows)
-        if len(rows) < self._total:
-            self.offsets = rows + self.split.rows.start
+        if len(rows) < len(self.split.rows):
+            self.offsets, self.has_all = rows, False
+            first = self.split.rows.start
             self.columns = {
-                each: _decoded(each, take_ascending(array, rows))
+                each: _decoded(each, take_ascending(array, rows - first))
                 for each, array in self.columns.items()
             }
         if field in needed:
-            self.columns[field] = values
+            self.columns[field] = selected
         return True
 
     def _compared_field(self, step: FilterStep) -> Field | None:
         """Return the number column that a step compares on all rows, if it is not read yet."""
-        if step.values is None or self.offsets is not None:
+        if step.values is None or not self.has_all:
             return None
         field = step.fields[0]
+        if self.split.ranges:
+            return field
         if field in self.columns or self._total < _MATCHED_ROWS_MIN:
             return None
         return field
@@ -453,6 +524,7 @@ class _Remaining:
         if mask is None:
             self.columns = {field: _decoded(field, each) for field, each in self.columns.items()}
             return
+        self.has_all = False
         selected = np.flatnonzero(mask).astype(np.int64, copy=False)
         start = self.split.rows.start
         if self.offsets is not None:
@@ -479,10 +551,14 @@ class _Remaining:
         # A needed column is read again for the rows that pass.
         if field in needed and plan.shares.get(step, 0.0) > _MATCHED_SHARE_MAX:
             return None
-        if values.low > values.high:
+        if values.is_empty:
             return np.zeros(self._total, np.bool_)
         found = source.reader.match(field, self.split.rows, values)
-        return None if found is None else step.passed_range(found, plan.meter, self.mask)
+        if found is None:
+            return None
+        if self.offsets is not None:
+            found = found[self.offsets - self.split.rows.start]
+        return step.passed_range(found, plan.meter, self.mask)
 
     def _passed(self, plan: ScanPlan, step: FilterStep) -> Flags:
         """Return whether each row passed so far and passes a step.
@@ -495,7 +571,7 @@ class _Remaining:
             encoded = self.split.source.read((field,), self.split.rows, self.offsets)[0]
             self.columns[step.fields[0]] = encoded
             if len(encoded.dictionary) < len(encoded):
-                return step.passed_items(encoded, plan.meter, self.mask)
+                return step.passed_dictionary(encoded, plan.meter, self.mask)
         self.columns = {each: _decoded(each, array) for each, array in self.columns.items()}
         rows = _step_input(step, self.split, self.offsets, self.columns)
         return step.passed(rows, plan.meter, mask=self.mask)

@@ -96,6 +96,18 @@ class FragmentSource:
         hidden = self._hidden_offsets
         return offsets if not len(hidden) else np.setdiff1d(offsets, hidden, assume_unique=True)
 
+    def kept(self, offsets: Int64s) -> Int64s | None:
+        """Return the positions of the visible ones of ascending offsets; None if all are."""
+        if not self.hidden or not len(offsets):
+            return None
+        first, stop = int(offsets[0]), int(offsets[-1]) + 1
+        hidden = self._hidden_within(RowRange(first, stop))
+        if not len(hidden):
+            return None
+        is_visible = np.ones(stop - first, np.bool_)
+        is_visible[hidden - first] = False
+        return np.flatnonzero(is_visible[offsets - first])
+
     def window(self, start: int, stop: int) -> RowRange:
         """Return the row range of visible rows, given as indices among the visible rows."""
         if not self.hidden:
