@@ -18,6 +18,7 @@ from lancelet.namespace.adapter import RestAdapter
 from lancelet.namespace.context import DynamicContextProvider
 from lancelet.namespace.directory import DirectoryNamespace
 from lancelet.namespace.kinds import connect
+from lancelet.namespace.operations import OutcomeUnknownError
 from lancelet.namespace.rest import RestNamespace
 from lancelet.on_demand import import_on_demand
 
@@ -34,6 +35,7 @@ __all__ = [
     "GlueNamespace",
     "HiveNamespace",
     "IcebergNamespace",
+    "OutcomeUnknownError",
     "PolarisNamespace",
     "RestAdapter",
     "RestNamespace",

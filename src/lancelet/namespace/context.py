@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError
@@ -20,6 +21,9 @@ from lancelet.errors import InvalidInputError
 _PREFIX: Final = "dynamic_context_provider."
 _CLASS: Final = f"{_PREFIX}impl"
 _HEADERS: Final = "headers."
+
+REQUEST_HEADERS: Final[ContextVar[Mapping[str, str]]] = ContextVar("headers", default={})  # noqa: B039 - never changed
+"""The headers of the provider for the operation that runs."""
 
 
 class DynamicContextProvider(ABC):

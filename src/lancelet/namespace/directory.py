@@ -21,55 +21,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from lance_namespace import (
-    CreateNamespaceRequest,
-    CreateNamespaceResponse,
-    CreateTableRequest,
-    CreateTableResponse,
-    DeclareTableRequest,
-    DeclareTableResponse,
-    DeregisterTableRequest,
-    DeregisterTableResponse,
-    DescribeNamespaceRequest,
-    DescribeNamespaceResponse,
-    DescribeTableRequest,
-    DescribeTableResponse,
-    DropNamespaceRequest,
-    DropNamespaceResponse,
-    DropTableRequest,
-    DropTableResponse,
-    InvalidInputError,
-    LanceNamespace,
-    ListNamespacesRequest,
-    ListNamespacesResponse,
-    ListTablesRequest,
-    ListTablesResponse,
-    NamespaceAlreadyExistsError,
-    NamespaceExistsRequest,
-    NamespaceExistsResponse,
-    NamespaceNotEmptyError,
-    NamespaceNotFoundError,
-    RegisterTableRequest,
-    RegisterTableResponse,
-    RenameTableRequest,
-    RenameTableResponse,
-    TableAlreadyExistsError,
-    TableExistsRequest,
-    TableExistsResponse,
-    UnsupportedOperationError,
-)
-from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
+import lance_namespace as ln
 
 from lancelet.dataset.session import Session
 from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import (
     AlreadyExistsError,
     CommitError,
+    InvalidInputError,
     LanceletError,
     StorageError,
     redacted,
 )
-from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import (
     NAMESPACE,
@@ -85,9 +48,8 @@ from lancelet.namespace.catalog import (
 )
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
 from lancelet.namespace.history import HistoryOperations
-from lancelet.namespace.operations import not_found, page_of, read_stream, text_of
+from lancelet.namespace.operations import mode_of, not_found, page_of, read_stream, text_of
 from lancelet.namespace.tables import TableOperations
-from lancelet.namespace.types import schema_form
 
 _STORAGE = "storage."
 
@@ -116,7 +78,7 @@ _REQUEST_OPTIONS: Final = frozenset(
 caller."""
 
 
-class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  # type: ignore[misc]  # its stubs are not read
+class DirectoryNamespace(TableOperations, HistoryOperations, ln.LanceNamespace):  # type: ignore[misc]  # its stubs are not read
     """A namespace of the tables in a folder."""
 
     def __init__(
@@ -140,7 +102,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         provider = context_provider or provider_of(given)
         settings = without_provider(given)
         if "root" not in settings:
-            raise OurInvalidInputError("a directory namespace requires the property `root`")
+            raise InvalidInputError("a directory namespace requires the property `root`")
         options = {
             name.removeprefix(_STORAGE): value
             for name, value in settings.items()
@@ -165,55 +127,59 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
 
     # --- namespaces ----------------------------------------------------------------------------
 
-    def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
+    def create_namespace(self, request: ln.CreateNamespaceRequest) -> ln.CreateNamespaceResponse:
         """Create a namespace within an existing parent."""
         path = self._begin("create_namespace", request)
         self._need_catalog()
         if not path:
-            raise NamespaceAlreadyExistsError("Namespace already exists: root namespace")
+            raise ln.NamespaceAlreadyExistsError("Namespace already exists: root namespace")
         self._require_namespace(path[:-1], "parent namespace ")
         properties = request.properties or None
         is_free = self._find(path) is None
         if not is_free or not self._catalog.add(Entry(path, NAMESPACE, None, properties)):
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {text_of(path)}")
-        return CreateNamespaceResponse(properties=properties)
+            raise ln.NamespaceAlreadyExistsError(f"Namespace already exists: {text_of(path)}")
+        return ln.CreateNamespaceResponse(properties=properties)
 
-    def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
+    def list_namespaces(self, request: ln.ListNamespacesRequest) -> ln.ListNamespacesResponse:
         """Return the names of the child namespaces."""
         path = self._begin("list_namespaces", request)
         names = [entry.path[-1] for entry in self._catalog.children(path, NAMESPACE)]
         shown, token = page_of(names, request)
-        return ListNamespacesResponse(namespaces=shown, page_token=token)
+        return ln.ListNamespacesResponse(namespaces=shown, page_token=token)
 
-    def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
+    def describe_namespace(
+        self, request: ln.DescribeNamespaceRequest
+    ) -> ln.DescribeNamespaceResponse:
         """Return the properties of a namespace."""
         path = self._begin("describe_namespace", request)
         entry = self._require_namespace(path)
-        return DescribeNamespaceResponse(properties=dict(entry.properties or {}) if entry else {})
+        return ln.DescribeNamespaceResponse(
+            properties=dict(entry.properties or {}) if entry else {}
+        )
 
-    def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
+    def namespace_exists(self, request: ln.NamespaceExistsRequest) -> ln.NamespaceExistsResponse:
         """Raise if a namespace does not exist."""
         self._require_namespace(self._begin("namespace_exists", request))
-        return NamespaceExistsResponse()
+        return ln.NamespaceExistsResponse()
 
-    def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
+    def drop_namespace(self, request: ln.DropNamespaceRequest) -> ln.DropNamespaceResponse:
         """Drop an empty namespace."""
         path = self._begin("drop_namespace", request)
         if not path:
-            raise InvalidInputError("Root namespace cannot be dropped")
+            raise ln.InvalidInputError("Root namespace cannot be dropped")
         entry = self._require_namespace(path)
         children = self._catalog.children(path)
         if children:
-            raise NamespaceNotEmptyError(
+            raise ln.NamespaceNotEmptyError(
                 f"Namespace not empty: '{text_of(path)}' (contains {len(children)} child objects)"
             )
         if entry is not None:
             self._catalog.remove(entry)
-        return DropNamespaceResponse(properties=dict((entry and entry.properties) or {}))
+        return ln.DropNamespaceResponse(properties=dict((entry and entry.properties) or {}))
 
     # --- tables --------------------------------------------------------------------------------
 
-    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_tables(self, request: ln.ListTablesRequest) -> ln.ListTablesResponse:
         """Return the names of the tables in a namespace."""
         path = self._begin("list_tables", request)
         rows = self._catalog.all() if self._is_catalogued else []
@@ -222,22 +188,22 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         if not path:
             names |= self._listed_names(rows)
         shown, token = page_of(sorted(names), request)
-        return ListTablesResponse(tables=shown, page_token=token)
+        return ln.ListTablesResponse(tables=shown, page_token=token)
 
-    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_all_tables(self, request: ln.ListTablesRequest) -> ln.ListTablesResponse:
         """Return the paths of the tables of all namespaces, joined with `$`."""
         self._begin("list_all_tables", request)
         rows = self._catalog.all() if self._is_catalogued else []
         names = {row.object_id for row in rows if row.object_type == TABLE}
         shown, token = page_of(sorted(names | self._listed_names(rows)), request)
-        return ListTablesResponse(tables=shown, page_token=token)
+        return ln.ListTablesResponse(tables=shown, page_token=token)
 
-    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+    def describe_table(self, request: ln.DescribeTableRequest) -> ln.DescribeTableResponse:
         """Return the location of a table and, on request, its schema and version."""
         path = self._begin("describe_table", request)
         entry = self._require_table(path)
         location = entry.location or ""
-        answer = DescribeTableResponse(
+        answer = ln.DescribeTableResponse(
             table=path[-1],
             namespace=list(path[:-1]),
             location=self._folder.uri_of(location),
@@ -245,36 +211,27 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             properties=dict(entry.properties) if entry.properties else None,
             managed_versioning=self._manages,
         )
-        if request.load_detailed_metadata or request.check_declared:
-            answer.is_only_declared = not self._folder.has_table(location)
-        if request.load_detailed_metadata and not answer.is_only_declared:
-            dataset = self._open(path, request.version, request.branch)
-            statistics = dataset.stats.dataset_stats()
-            answer.version = dataset.version
-            answer.var_schema = JsonArrowSchema.from_dict(schema_form(dataset.schema))
-            answer.stats = TableBasicStats(
-                num_deleted_rows=statistics["num_deleted_rows"],
-                num_fragments=statistics["num_fragments"],
-            )
-        return answer
+        return self._with_details(answer, request, lambda: self._folder.has_table(location))
 
-    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+    def table_exists(self, request: ln.TableExistsRequest) -> ln.TableExistsResponse:
         """Raise if a table does not exist."""
         self._require_table(self._begin("table_exists", request))
-        return TableExistsResponse()
+        return ln.TableExistsResponse()
 
-    def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
+    def create_table(
+        self, request: ln.CreateTableRequest, request_data: bytes
+    ) -> ln.CreateTableResponse:
         """Create a table from rows in the Arrow IPC stream format."""
         path = self._table_path("create_table", request)
         rows = read_stream(request_data, "create_table")
-        mode = (request.mode or "create").lower().replace("exist_ok", "existok")
+        mode = mode_of(request)
         entry = self._find(path)
         location = (entry.location or "") if entry is not None else self._new_location(path)
         if entry is not None and (entry.object_type != TABLE or self._folder.has_table(location)):
             if entry.object_type != TABLE or mode == "create":
-                raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+                raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}")
             if mode == "existok":
-                return CreateTableResponse(location=self._folder.uri_of(location))
+                return ln.CreateTableResponse(location=self._folder.uri_of(location))
         given = _request_options(request.storage_options)
         options = {**self._folder.storage_options, **given}
         try:
@@ -285,17 +242,17 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
                 storage_options=options or None,
             )
         except AlreadyExistsError as error:
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}") from error
+            raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}") from error
         if entry is None:
             entry = Entry(path, TABLE, location, request.properties or None)
             self._record_created(entry)
-        return CreateTableResponse(
+        return ln.CreateTableResponse(
             location=self._folder.uri_of(location),
             version=dataset.version,
             properties=dict(entry.properties) if entry.properties else None,
         )
 
-    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+    def declare_table(self, request: ln.DeclareTableRequest) -> ln.DeclareTableResponse:
         """Reserve a name for a table that is written later."""
         path = self._table_path("declare_table", request)
         found = self._find(path)
@@ -304,26 +261,19 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             or not self._is_catalogued
             or self._folder.state_of(found.location or "") is not TableState.DECLARED
         ):
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+            raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}")
         location = (found.location or "") if found is not None else self._new_location(path)
         entry = Entry(path, TABLE, location, request.properties or None)
         self._folder.reserve(location)
         if self._is_catalogued and not self._catalog.add(entry):
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
-        return DeclareTableResponse(
+            raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+        return ln.DeclareTableResponse(
             location=self._folder.uri_of(location),
             properties=dict(entry.properties) if entry.properties else None,
             managed_versioning=self._manages,
         )
 
-    def create_empty_table(self, request: Any) -> Any:
-        """Reserve a name for a table that is written later. Deprecated: use `declare_table`."""
-        declaration = DeclareTableRequest(
-            id=request.id, location=getattr(request, "location", None)
-        )
-        return self.declare_table(declaration)
-
-    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+    def register_table(self, request: ln.RegisterTableRequest) -> ln.RegisterTableResponse:
         """Register an existing table of the folder under a name."""
         path = self._table_path("register_table", request)
         self._need_catalog()
@@ -331,18 +281,18 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._require_namespace(path[:-1], "parent namespace ")
         found = self._find(path)
         if found is not None and (found.is_recorded or found.location != location):
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+            raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}")
         self._refuse_registered(location)
         if self._folder.state_of(location) is TableState.DROPPED:
-            raise InvalidInputError(
+            raise ln.InvalidInputError(
                 f"Invalid input: the table at {location!r} is being dropped; register another one"
             )
         self._folder.show(location)
         if not self._catalog.add(Entry(path, TABLE, location, request.properties)):
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
-        return RegisterTableResponse(location=location, properties=request.properties)
+            raise ln.TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+        return ln.RegisterTableResponse(location=location, properties=request.properties)
 
-    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
+    def deregister_table(self, request: ln.DeregisterTableRequest) -> ln.DeregisterTableResponse:
         """Remove the name of a table without deleting its files."""
         path = self._table_path("deregister_table", request)
         self._need_catalog()
@@ -352,9 +302,9 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             self._folder.hide(location)
         if not self._catalog.remove(entry):
             raise not_found(path)
-        return DeregisterTableResponse(id=list(path), location=self._folder.uri_of(location))
+        return ln.DeregisterTableResponse(id=list(path), location=self._folder.uri_of(location))
 
-    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
+    def drop_table(self, request: ln.DropTableRequest) -> ln.DropTableResponse:
         """Delete a table.
 
         If deleting the files fails, the name is already removed, and a repeated drop deletes them.
@@ -363,7 +313,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         entry = self._find_table(path)
         if entry is None:
             location = self._finish_drop(path)
-            return DropTableResponse(id=list(path), location=self._folder.uri_of(location))
+            return ln.DropTableResponse(id=list(path), location=self._folder.uri_of(location))
         location = entry.location or ""
         self._folder.check_droppable(location)
         if self._is_catalogued:
@@ -376,9 +326,9 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         else:
             self._folder.hide(location, drops=True)
             self._folder.drop(location)
-        return DropTableResponse(id=list(path), location=self._folder.uri_of(location))
+        return ln.DropTableResponse(id=list(path), location=self._folder.uri_of(location))
 
-    def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
+    def rename_table(self, request: ln.RenameTableRequest) -> ln.RenameTableResponse:
         """Change the name of a table; its files are not moved."""
         path = self._table_path("rename_table", request)
         self._need_catalog()
@@ -393,8 +343,8 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         if is_renamed is None:
             raise not_found(path)
         if not is_renamed:
-            raise TableAlreadyExistsError(f"Table already exists: {target[-1]}")
-        return RenameTableResponse()
+            raise ln.TableAlreadyExistsError(f"Table already exists: {target[-1]}")
+        return ln.RenameTableResponse()
 
     # --- shared helpers ------------------------------------------------------------------------
 
@@ -408,7 +358,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     def _table_path(self, operation: str, request: Any) -> tuple[str, ...]:
         path = self._begin(operation, request)
         if not path:
-            raise InvalidInputError("Invalid input: Table ID cannot be empty")
+            raise ln.InvalidInputError("Invalid input: Table ID cannot be empty")
         if not self._is_catalogued and len(path) > 1:
             self._need_catalog()
         return path
@@ -428,7 +378,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         is_hidden = self._folder.state_of(location) in hidden
         if not self._is_catalogued:
             if is_hidden:
-                raise TableAlreadyExistsError(
+                raise ln.TableAlreadyExistsError(
                     f"Table already exists: the files of a deregistered or dropped table are at "
                     f"{location!r}; drop it again or choose another name"
                 )
@@ -456,7 +406,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise
         if not is_free:
             self._delete_unnamed(location)
-            raise TableAlreadyExistsError(f"Table already exists: {entry.path[-1]}")
+            raise ln.TableAlreadyExistsError(f"Table already exists: {entry.path[-1]}")
 
     def _delete_unnamed(self, location: str) -> None:
         """Delete the files of a table that could not be created; ignore errors."""
@@ -500,14 +450,14 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         """Raise if a location is registered under another name.
 
         Raises:
-            InvalidInputError: If an entry other than `own` has the location.
+            ln.InvalidInputError: If an entry other than `own` has the location.
         """
         for other in self._catalog.at_location(location):
             if own is None or other.path != own.path:
                 named = "a table that is being dropped"
                 if other.object_type == TABLE:
                     named = f"the table '{text_of(other.path)}'"
-                raise InvalidInputError(
+                raise ln.InvalidInputError(
                     f"Invalid input: the location {location!r} belongs to {named}; rename or "
                     "deregister that one first"
                 )
@@ -532,7 +482,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
 
     def _require_table(self, path: Sequence[str]) -> Entry:
         if not path:
-            raise InvalidInputError("Invalid input: Table ID cannot be empty")
+            raise ln.InvalidInputError("Invalid input: Table ID cannot be empty")
         entry = self._find_table(path)
         if entry is None:
             raise not_found(path)
@@ -546,12 +496,12 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         entry = found[0] if found else None
         if entry is None or entry.object_type != NAMESPACE:
             named = f"{prefix}'{text_of(path)}'" if prefix else text_of(path)
-            raise NamespaceNotFoundError(f"Namespace not found: {named}")
+            raise ln.NamespaceNotFoundError(f"Namespace not found: {named}")
         return entry
 
     def _need_catalog(self) -> None:
         if not self._is_catalogued:
-            raise UnsupportedOperationError(
+            raise ln.UnsupportedOperationError(
                 "Unsupported: Child namespaces are only supported when manifest mode is enabled"
             )
 
@@ -564,11 +514,11 @@ def _request_options(given: Mapping[str, str] | None) -> dict[str, str]:
     """Return the storage options of a request, which are limited to credentials.
 
     Raises:
-        InvalidInputError: If an option would change the storage of the namespace.
+        ln.InvalidInputError: If an option would change the storage of the namespace.
     """
     refused = sorted(name for name in given or {} if name.lower() not in _REQUEST_OPTIONS)
     if refused:
-        raise InvalidInputError(
+        raise ln.InvalidInputError(
             f"Invalid input: the storage option {refused[0]!r} cannot be set by a request; "
             f"accepted options are {', '.join(sorted(_REQUEST_OPTIONS))}"
         )

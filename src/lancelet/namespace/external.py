@@ -1,74 +1,66 @@
-"""Namespaces whose names are in an external catalog: Glue, Unity Catalog, Polaris, Iceberg REST.
+"""Namespaces whose names are in an external catalog: Glue, Hive, Unity, Polaris, Iceberg.
 
-    catalog entry   sales.orders   location s3://bucket/sales/orders.lance, table_type = lance
-    files           s3://bucket/sales/orders.lance
+    catalog entry   sales.orders   location s3://bucket/sales/orders_1f0c9a2e.lance
+    files           s3://bucket/sales/orders_1f0c9a2e.lance
 
 An `ExternalCatalog` has the requests of one kind of catalog. `ExternalNamespace` maps the
 operations of Lance namespaces to them. One request decides whether an operation took effect:
 
-    create, declare, register   the creation of the entry; rows are written afterwards
-    deregister, drop            the deletion of the entry; files are deleted afterwards
-    rename                      the request of the catalog, if it has one
+    create                the creation of the entry, after its rows are written
+    declare, register     the creation of the entry
+    deregister, drop      the deletion of the entry; files are deleted afterwards
+    rename                the request of the catalog, if it has one
+
+Locations of new tables are unique, so an operation that was interrupted or overtaken by another one
+never touches the files of another table. If the answer to a request is lost, its effect is read
+back; if that does not tell, an `OutcomeUnknownError` says what to check.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from lance_namespace import (
-    CreateNamespaceRequest,
-    CreateNamespaceResponse,
-    CreateTableRequest,
-    CreateTableResponse,
-    DeclareTableRequest,
-    DeclareTableResponse,
-    DeregisterTableRequest,
-    DeregisterTableResponse,
-    DescribeNamespaceRequest,
-    DescribeNamespaceResponse,
-    DescribeTableRequest,
-    DescribeTableResponse,
-    DropNamespaceRequest,
-    DropNamespaceResponse,
-    DropTableRequest,
-    DropTableResponse,
-    InvalidInputError,
-    LanceNamespace,
-    ListNamespacesRequest,
-    ListNamespacesResponse,
-    ListTablesRequest,
-    ListTablesResponse,
-    NamespaceAlreadyExistsError,
-    NamespaceExistsRequest,
-    NamespaceExistsResponse,
-    RegisterTableRequest,
-    RegisterTableResponse,
-    RenameTableRequest,
-    RenameTableResponse,
-    TableAlreadyExistsError,
-    TableExistsRequest,
-    TableExistsResponse,
-    UnsupportedOperationError,
-)
-from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
+import lance_namespace as ln
 
+from lancelet import surroundings
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, LanceletError
-from lancelet.io.uri import join
+from lancelet.io.open import open_folder
+from lancelet.io.uri import join, parse_uri
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
 from lancelet.namespace.history import HistoryOperations
-from lancelet.namespace.operations import page_of, read_stream, text_of
+from lancelet.namespace.operations import (
+    OutcomeUnknownError,
+    already_exists,
+    mode_of,
+    page_of,
+    read_stream,
+    text_of,
+)
 from lancelet.namespace.tables import TableOperations
-from lancelet.namespace.types import schema_form
 from lancelet.values import dataclass
 
 TABLE_TYPE: Final = "table_type"
 LANCE: Final = "lance"
 _STORAGE: Final = "storage."
+_UNSAFE: Final = re.compile(r"[^\w-]")
+_SECRETS: Final = frozenset(
+    {
+        "access_key_id",
+        "auth_token",
+        "client_id",
+        "client_secret",
+        "credential",
+        "secret_access_key",
+        "session_token",
+    }
+)
+"""The properties that are not pickled; the process that unpickles a namespace uses its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +70,17 @@ class ExternalTable:
     location: str
     properties: Mapping[str, str]
 
+    def is_at(self, location: str) -> bool:
+        """Return whether the files are at a location; catalogs may write it in another way."""
+        return parse_uri(self.location) == parse_uri(location)
+
 
 class ExternalCatalog(ABC):
     """The requests of one kind of catalog.
 
     A path has the names of namespaces, and of a table. Errors are those of `lance_namespace`.
+    Requests that change the catalog are sent once, and raise `OutcomeUnknownError` if their answer
+    is lost.
     """
 
     @property
@@ -110,6 +108,14 @@ class ExternalCatalog(ABC):
     def tables(self, path: tuple[str, ...]) -> list[str]:
         """Return the names of the Lance tables of a namespace."""
 
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
+        """Return the entries of the Lance tables of a namespace, by name."""
+        found = {}
+        for name in self.tables(path):
+            with suppress(ln.TableNotFoundError):  # dropped since
+                found[name] = self.table((*path, name))
+        return found
+
     @abstractmethod
     def table(self, path: tuple[str, ...]) -> ExternalTable:
         """Return the entry of a Lance table."""
@@ -124,7 +130,7 @@ class ExternalCatalog(ABC):
 
     def rename_table(self, path: tuple[str, ...], target: tuple[str, ...]) -> None:
         """Rename an entry in one request."""
-        raise UnsupportedOperationError(
+        raise ln.UnsupportedOperationError(
             f"Unsupported: {self.name} cannot rename a table in one request; register the location "
             f"of {text_of(path)} as {text_of(target)}, then deregister {text_of(path)}"
         )
@@ -135,7 +141,7 @@ class ExternalCatalog(ABC):
         return None
 
 
-class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # type: ignore[misc]  # its stubs are not read
+class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace):  # type: ignore[misc]  # its stubs are not read
     """A namespace whose names are in an external catalog."""
 
     def __init__(
@@ -145,9 +151,10 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
         context_provider: DynamicContextProvider | None = None,
     ) -> None:
         """Use a catalog; `root` and `storage.x` are those of `DirectoryNamespace`."""
-        settings = without_provider(dict(properties))
+        self._properties = dict(properties)
+        settings = without_provider(self._properties)
         counts = settings.get("ops_metrics_enabled") == "true"
-        super().__init__(context_provider or provider_of(dict(properties)), counts=counts)
+        super().__init__(context_provider or provider_of(self._properties), counts=counts)
         self._catalog = catalog
         self._root = settings.get("root")
         self._options = {
@@ -163,57 +170,84 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
     def __repr__(self) -> str:
         return self.namespace_id()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the properties without the credentials of the catalog."""
+        public = {
+            name: value
+            for name, value in self._properties.items()
+            if name.rpartition(".")[2] not in _SECRETS or name.startswith(_STORAGE)
+        }
+        return _reopened, (type(self), self._provider, public)
+
     # --- namespaces ----------------------------------------------------------------------------
 
-    def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
+    def create_namespace(self, request: ln.CreateNamespaceRequest) -> ln.CreateNamespaceResponse:
         """Create a namespace within an existing parent."""
         path = self._begin("create_namespace", request)
         if not path:
-            raise NamespaceAlreadyExistsError("Namespace already exists: root namespace")
-        self._catalog.create_namespace(path, request.properties or {})
-        return CreateNamespaceResponse(properties=request.properties or None)
+            raise ln.NamespaceAlreadyExistsError("Namespace already exists: root namespace")
+        properties = request.properties or {}
 
-    def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
+        def is_created() -> bool:
+            found = self._find_namespace(path)
+            return found is not None and properties.items() <= found.items()
+
+        _settle(
+            lambda: self._catalog.create_namespace(path, properties),
+            is_created,
+            f"check whether the namespace {text_of(path)} exists before a retry",
+        )
+        return ln.CreateNamespaceResponse(properties=request.properties or None)
+
+    def list_namespaces(self, request: ln.ListNamespacesRequest) -> ln.ListNamespacesResponse:
         """Return the names of the child namespaces."""
         names = self._catalog.namespaces(self._begin("list_namespaces", request))
         shown, token = page_of(sorted(names), request)
-        return ListNamespacesResponse(namespaces=shown, page_token=token)
+        return ln.ListNamespacesResponse(namespaces=shown, page_token=token)
 
-    def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
+    def describe_namespace(
+        self, request: ln.DescribeNamespaceRequest
+    ) -> ln.DescribeNamespaceResponse:
         """Return the properties of a namespace."""
         path = self._begin("describe_namespace", request)
-        return DescribeNamespaceResponse(properties=self._catalog.namespace(path) if path else {})
+        return ln.DescribeNamespaceResponse(
+            properties=self._catalog.namespace(path) if path else {}
+        )
 
-    def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
+    def namespace_exists(self, request: ln.NamespaceExistsRequest) -> ln.NamespaceExistsResponse:
         """Raise if a namespace does not exist."""
         path = self._begin("namespace_exists", request)
         if path:
             self._catalog.namespace(path)
-        return NamespaceExistsResponse()
+        return ln.NamespaceExistsResponse()
 
-    def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
+    def drop_namespace(self, request: ln.DropNamespaceRequest) -> ln.DropNamespaceResponse:
         """Drop an empty namespace."""
         path = self._begin("drop_namespace", request)
         if not path:
-            raise InvalidInputError("Root namespace cannot be dropped")
+            raise ln.InvalidInputError("Root namespace cannot be dropped")
         if (request.behavior or "restrict").lower() == "cascade":
-            raise UnsupportedOperationError(
+            raise ln.UnsupportedOperationError(
                 "Unsupported: only empty namespaces are dropped; drop their tables first"
             )
         properties = self._catalog.namespace(path)
-        self._catalog.drop_namespace(path)
-        return DropNamespaceResponse(properties=properties)
+        _settle(
+            lambda: self._catalog.drop_namespace(path),
+            lambda: self._find_namespace(path) is None,
+            f"check whether the namespace {text_of(path)} still exists before a retry",
+        )
+        return ln.DropNamespaceResponse(properties=properties)
 
     # --- tables --------------------------------------------------------------------------------
 
-    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_tables(self, request: ln.ListTablesRequest) -> ln.ListTablesResponse:
         """Return the names of the Lance tables in a namespace."""
         path = self._begin("list_tables", request)
         names = self._catalog.tables(path) if path else []
         shown, token = page_of(sorted(names), request)
-        return ListTablesResponse(tables=shown, page_token=token)
+        return ln.ListTablesResponse(tables=shown, page_token=token)
 
-    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_all_tables(self, request: ln.ListTablesRequest) -> ln.ListTablesResponse:
         """Return the paths of the Lance tables of all namespaces, joined with `$`."""
         self._begin("list_all_tables", request)
         found, pending = list[str](), [tuple[str, ...]()]
@@ -222,13 +256,13 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
             pending += [(*path, name) for name in self._catalog.namespaces(path)]
             found += [text_of((*path, name)) for name in self._catalog.tables(path)] if path else []
         shown, token = page_of(sorted(found), request)
-        return ListTablesResponse(tables=shown, page_token=token)
+        return ln.ListTablesResponse(tables=shown, page_token=token)
 
-    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+    def describe_table(self, request: ln.DescribeTableRequest) -> ln.DescribeTableResponse:
         """Return the location of a table and, on request, its schema and version."""
         path = self._table_path("describe_table", request)
         table = self._catalog.table(path)
-        answer = DescribeTableResponse(
+        answer = ln.DescribeTableResponse(
             table=path[-1],
             namespace=list(path[:-1]),
             location=table.location,
@@ -236,131 +270,115 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
             properties=dict(table.properties) or None,
             storage_options=self._options or None,
         )
-        if request.load_detailed_metadata or request.check_declared:
-            answer.is_only_declared = not self._is_written(table)
-        if request.load_detailed_metadata and not answer.is_only_declared:
-            dataset = self._open(path, request.version, request.branch)
-            statistics = dataset.stats.dataset_stats()
-            answer.version = dataset.version
-            answer.var_schema = JsonArrowSchema.from_dict(schema_form(dataset.schema))
-            answer.stats = TableBasicStats(
-                num_deleted_rows=statistics["num_deleted_rows"],
-                num_fragments=statistics["num_fragments"],
-            )
-        return answer
+        return self._with_details(answer, request, lambda: self._is_written(table.location))
 
-    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+    def table_exists(self, request: ln.TableExistsRequest) -> ln.TableExistsResponse:
         """Raise if a table does not exist."""
         self._catalog.table(self._table_path("table_exists", request))
-        return TableExistsResponse()
+        return ln.TableExistsResponse()
 
-    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+    def declare_table(self, request: ln.DeclareTableRequest) -> ln.DeclareTableResponse:
         """Reserve a name for a table that is written later."""
         path = self._table_path("declare_table", request)
-        table = ExternalTable(
-            request.location or self._new_location(path), request.properties or {}
-        )
-        is_taken = request.location is None and self._is_written(table)
-        self._catalog.create_table(path, table)
-        if is_taken:
-            raise self._taken(path, table)
-        return DeclareTableResponse(
+        location = request.location or self._new_location(path)
+        table = ExternalTable(location, request.properties or {})
+        self._create_entry(path, table, is_new=request.location is None)
+        return ln.DeclareTableResponse(
             location=table.location,
             properties=dict(table.properties) or None,
             storage_options=self._options or None,
         )
 
-    def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
+    def create_table(
+        self, request: ln.CreateTableRequest, request_data: bytes
+    ) -> ln.CreateTableResponse:
         """Create a table from rows in the Arrow IPC stream format.
 
-        The entry is created before the rows are written: of two concurrent calls, one fails. If
-        writing fails, the entry is deleted again.
+        The rows are written before the entry is created: of two concurrent calls, one fails or
+        changes the table of the other, depending on the mode, and other programs never see an
+        incomplete table. A declared table is written at its location.
         """
         path = self._table_path("create_table", request)
         rows = read_stream(request_data, "create_table")
-        mode = (request.mode or "create").lower().replace("exist_ok", "existok")
-        if mode not in {"create", "existok", "overwrite"}:
-            raise InvalidInputError(f"Invalid input: mode {request.mode}")
-        table = ExternalTable(self._new_location(path), request.properties or {})
-        is_new, is_taken = True, self._is_written(table)
-        try:
-            self._catalog.create_table(path, table)
-            if is_taken:
-                raise self._taken(path, table)
-        except TableAlreadyExistsError:
-            table, is_new = self._catalog.table(path), False
-            if self._is_written(table):
+        mode = mode_of(request)
+        table = self._find(path)
+        if table is None:
+            table = ExternalTable(self._new_location(path), request.properties or {})
+            try:
+                dataset = self._write_new(path, table, rows)
+            except ln.TableAlreadyExistsError:
                 if mode == "create":
                     raise
-                if mode == "existok":
-                    return CreateTableResponse(location=table.location)
-        try:
-            dataset = write_dataset(
-                rows,
-                table.location,
-                mode="overwrite" if mode == "overwrite" else "create",
-                storage_options=self._options or None,
-            )
-        except AlreadyExistsError as error:
-            raise TableAlreadyExistsError(f"Table already exists: {text_of(path)}") from error
-        except LanceletError:
-            if is_new:
-                with suppress(Exception):
-                    self._catalog.delete_table(path)
-            raise
-        return CreateTableResponse(
-            location=table.location,
-            version=dataset.version,
-            properties=dict(table.properties) or None,
-        )
+                table = self._catalog.table(path)
+            else:
+                return _created(table, dataset)
+        if mode == "overwrite":
+            return _created(table, self._write(table, rows, "overwrite"))
+        if not self._is_written(table.location):
+            try:
+                return _created(table, self._write(table, rows, "create"))
+            except AlreadyExistsError:  # written by another program
+                pass
+        if mode == "create":
+            raise already_exists(path, is_table=True)
+        return ln.CreateTableResponse(location=table.location)
 
-    def create_empty_table(self, request: Any) -> Any:
-        """Reserve a name for a table that is written later. Deprecated: use `declare_table`."""
-        declaration = DeclareTableRequest(
-            id=request.id, location=getattr(request, "location", None)
-        )
-        return self.declare_table(declaration)
-
-    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+    def register_table(self, request: ln.RegisterTableRequest) -> ln.RegisterTableResponse:
         """Register an existing table under a name."""
         path = self._table_path("register_table", request)
         table = ExternalTable(request.location, request.properties or {})
-        if not self._is_written(table):
-            raise InvalidInputError(
+        if not self._is_written(table.location):
+            raise ln.InvalidInputError(
                 f"Invalid input: there is no table at {request.location!r}; write it first, or use "
                 "declare_table"
             )
-        self._catalog.create_table(path, table)
-        return RegisterTableResponse(location=table.location, properties=request.properties)
+        self._create_entry(path, table, is_new=False)
+        return ln.RegisterTableResponse(location=table.location, properties=request.properties)
 
-    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
+    def deregister_table(self, request: ln.DeregisterTableRequest) -> ln.DeregisterTableResponse:
         """Remove the name of a table without deleting its files."""
         path = self._table_path("deregister_table", request)
         table = self._catalog.table(path)
-        self._catalog.delete_table(path)
-        return DeregisterTableResponse(id=list(path), location=table.location)
+        self._delete_entry(path, table)
+        return ln.DeregisterTableResponse(id=list(path), location=table.location)
 
-    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
-        """Remove the name of a table, then delete its files."""
+    def drop_table(self, request: ln.DropTableRequest) -> ln.DropTableResponse:
+        """Remove the name of a table, then delete its files unless they have another name."""
         path = self._table_path("drop_table", request)
         table = self._catalog.table(path)
-        self._catalog.delete_table(path)
+        if not self._delete_entry(path, table):
+            raise OutcomeUnknownError(
+                f"the name {text_of(path)} was removed, but the answer of the catalog was lost; "
+                f"the files at {table.location} were kept, because another program may have "
+                "deregistered them. Delete them with LanceDataset.drop if they are unused."
+            )
         try:
-            LanceDataset.drop(table.location, storage_options=self._options or None)
-        except DatasetNotFoundError:
-            pass  # the table was declared, but never written
-        except LanceletError as error:
-            error.add_note(f"The name was removed. Delete the remaining files at {table.location}.")
-            raise
-        return DropTableResponse(id=list(path), location=table.location)
+            if not any(other.is_at(table.location) for other in self._all_entries(path[:1])):
+                LanceDataset.drop(table.location, self._options or None, ignore_not_found=True)
+        except (LanceletError, ln.LanceNamespaceError) as error:
+            raise ln.ServiceUnavailableError(
+                f"the name {text_of(path)} was removed, but the files at {table.location} remain: "
+                f"{error}. Delete them with LanceDataset.drop if no other name refers to them."
+            ) from error
+        return ln.DropTableResponse(id=list(path), location=table.location)
 
-    def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
+    def rename_table(self, request: ln.RenameTableRequest) -> ln.RenameTableResponse:
         """Change the name of a table; its files are not moved."""
         path = self._table_path("rename_table", request)
         parent = request.new_namespace_id
         target = (*(path[:-1] if parent is None else parent), request.new_table_name)
-        self._catalog.rename_table(path, target)
-        return RenameTableResponse()
+        location = self._catalog.table(path).location
+
+        def is_renamed() -> bool:
+            found = self._find(target)
+            return found is not None and found.is_at(location) and self._find(path) is None
+
+        _settle(
+            lambda: self._catalog.rename_table(path, target),
+            is_renamed,
+            f"check whether {text_of(path)} or {text_of(target)} exists before a retry",
+        )
+        return ln.RenameTableResponse()
 
     # --- shared helpers ------------------------------------------------------------------------
 
@@ -370,40 +388,153 @@ class ExternalNamespace(TableOperations, HistoryOperations, LanceNamespace):  # 
     def _table_path(self, operation: str, request: Any) -> tuple[str, ...]:
         path = self._begin(operation, request)
         if len(path) < 2:
-            raise InvalidInputError(
+            raise ln.InvalidInputError(
                 "Invalid input: a table id has a namespace and a name, for example "
                 f"['sales', 'orders']; found {list(path)}"
             )
         return path
 
     def _new_location(self, path: tuple[str, ...]) -> str:
-        """Return the location of a new table."""
+        """Return a location that no other table has or had."""
         root = self._catalog.root_of(path[:-1])
         folders = path[-1:] if root else path
         root = root or self._root
         if root is None:
-            raise InvalidInputError(
+            raise ln.InvalidInputError(
                 f"Invalid input: {self._catalog.name} has no folder for new tables; set the "
                 "property `root`, or pass a location"
             )
-        return join(root, *folders[:-1], f"{folders[-1]}.lance")
+        *parents, name = (_UNSAFE.sub("_", each) for each in folders)
+        return join(root, *parents, f"{name}_{surroundings.new_uuid().hex[:8]}.lance")
 
-    def _taken(self, path: tuple[str, ...], table: ExternalTable) -> Exception:
-        """Delete a new entry at the location of another table, and return the error."""
-        self._catalog.delete_table(path)
-        error: Exception = InvalidInputError(
-            f"Invalid input: {table.location} has a table that was renamed or deregistered; call "
-            f"register_table to name it {text_of(path)}, or declare_table with another location"
-        )
-        return error
+    def _write(self, table: ExternalTable, rows: Any, mode: Any) -> LanceDataset:
+        return write_dataset(rows, table.location, mode=mode, storage_options=self._options or None)
 
-    def _is_written(self, table: ExternalTable) -> bool:
-        """Return whether there is a table at the location of an entry."""
+    def _write_new(self, path: tuple[str, ...], table: ExternalTable, rows: Any) -> LanceDataset:
+        """Write a table and create its entry; delete the files if there will be no entry."""
         try:
-            LanceDataset(table.location, storage_options=self._options or None)
+            dataset = self._write(table, rows, "create")
+            self._create_entry(path, table, is_new=True)
+        except OutcomeUnknownError:
+            raise
+        except (LanceletError, ln.LanceNamespaceError):
+            with suppress(LanceletError):
+                open_folder(table.location, self._options).delete_folder("")
+            raise
+        return dataset
+
+    def _create_entry(self, path: tuple[str, ...], table: ExternalTable, *, is_new: bool) -> None:
+        """Create an entry; `is_new` says that no other entry has its location."""
+
+        def create() -> None:
+            try:
+                self._catalog.create_table(path, table)
+            except ln.TableAlreadyExistsError as error:
+                # Proxies may send a request twice: the entry may be ours.
+                raise (OutcomeUnknownError(str(error)) if is_new else error) from error
+
+        def is_created() -> bool:
+            found = self._find(path)
+            if found is None:
+                return False
+            if not found.is_at(table.location):
+                raise already_exists(path, is_table=True)
+            return table.properties.items() <= found.properties.items()
+
+        _settle(
+            create,
+            is_created,
+            f"check whether {text_of(path)} exists, at {table.location}, before a retry",
+        )
+
+    def _delete_entry(self, path: tuple[str, ...], table: ExternalTable) -> bool:
+        """Delete an entry; return False if it is gone, but possibly by another program."""
+
+        def is_deleted() -> bool:
+            found = self._find(path)
+            return found is None or not found.is_at(table.location)
+
+        return _settle(
+            lambda: self._catalog.delete_table(path),
+            is_deleted,
+            f"check whether {text_of(path)} still exists before a retry; its location is "
+            f"{table.location}",
+        )
+
+    def _find(self, path: tuple[str, ...]) -> ExternalTable | None:
+        try:
+            return self._catalog.table(path)
+        except ln.TableNotFoundError:
+            return None
+
+    def _find_namespace(self, path: tuple[str, ...]) -> dict[str, str] | None:
+        try:
+            return self._catalog.namespace(path)
+        except ln.NamespaceNotFoundError:
+            return None
+
+    def _all_entries(self, first: tuple[str, ...]) -> Iterator[ExternalTable]:
+        """Yield the entries of the catalog that can be listed.
+
+        Args:
+            first: The namespace to start with if the catalog does not list its root.
+        """
+        pending = [tuple[str, ...]()]
+        while pending:
+            path = pending.pop()
+            try:
+                children = self._catalog.namespaces(path)
+                own = self._catalog.entries(path) if path else {}
+            except ln.UnsupportedOperationError:
+                pending += [] if path else [first]
+            except (ln.NamespaceNotFoundError, ln.PermissionDeniedError):
+                pass  # dropped since, or of others
+            else:
+                pending += [(*path, name) for name in children]
+                yield from own.values()
+
+    def _is_written(self, location: str) -> bool:
+        """Return whether there is a table at a location."""
+        try:
+            LanceDataset(location, storage_options=self._options or None)
         except DatasetNotFoundError:
             return False
         return True
+
+
+def _settle(request: Callable[[], None], is_done: Callable[[], bool], advice: str) -> bool:
+    """Send a request; if its answer is lost, read back whether it took effect.
+
+    Returns:
+        Whether the answer arrived.
+
+    Raises:
+        OutcomeUnknownError: If the request has no effect yet, or the effect cannot be read.
+    """
+    try:
+        request()
+    except OutcomeUnknownError as error:
+        with suppress(ln.ServiceUnavailableError, ln.PermissionDeniedError, ln.ThrottlingError):
+            if is_done():
+                return False
+        raise OutcomeUnknownError(f"{error}; {advice}") from error
+    return True
+
+
+def _created(table: ExternalTable, dataset: LanceDataset) -> ln.CreateTableResponse:
+    return ln.CreateTableResponse(
+        location=table.location,
+        version=dataset.version,
+        properties=dict(table.properties) or None,
+    )
+
+
+def _reopened(
+    kind: type[ExternalNamespace], provider: DynamicContextProvider | None, given: dict[str, str]
+) -> ExternalNamespace:
+    open_namespace: Any = kind
+    namespace: ExternalNamespace = open_namespace(provider, **given)
+    return namespace
 
 
 def is_lance(properties: Mapping[str, str] | None) -> bool:

@@ -18,6 +18,7 @@ from lance_namespace import (
     NamespaceNotEmptyError,
     PermissionDeniedError,
     ServiceUnavailableError,
+    ThrottlingError,
     UnsupportedOperationError,
 )
 
@@ -31,7 +32,13 @@ from lancelet.namespace.external import (
     ExternalTable,
     is_lance,
 )
-from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
+from lancelet.namespace.operations import (
+    OutcomeUnknownError,
+    already_exists,
+    no_namespace,
+    not_found,
+    text_of,
+)
 
 T = TypeVar("T")
 
@@ -44,6 +51,8 @@ _TEXT_FORMAT: Final = {
 """The format that other engines see; Glue requires one."""
 
 
+_FAILED: Final = 500
+_BUSY: Final = {"ThrottlingException", "TooManyRequestsException"}
 _DENIED: Final = {"AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"}
 
 
@@ -70,6 +79,7 @@ class _Glue(ExternalCatalog):
     def __init__(self, properties: Mapping[str, str]) -> None:
         try:
             import boto3  # noqa: PLC0415 - an extra
+            import botocore.config  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise InvalidInputError(
                 "a Glue namespace requires boto3: pip install 'lancelet[glue]'"
@@ -86,7 +96,11 @@ class _Glue(ExternalCatalog):
             raise InvalidInputError(
                 "a Glue namespace requires the property `region`, or the variable AWS_REGION"
             )
-        self._client = session.client("glue", endpoint_url=properties.get("endpoint"))
+        endpoint = properties.get("endpoint")
+        once = botocore.config.Config(retries={"total_max_attempts": 1})
+        self._reader = session.client("glue", endpoint_url=endpoint)
+        # A request that boto3 repeats after a lost answer would find its own effect.
+        self._writer = session.client("glue", endpoint_url=endpoint, config=once)
         catalog_id = properties.get("catalog_id")
         self._given = {} if catalog_id is None else {"CatalogId": catalog_id}
 
@@ -99,7 +113,7 @@ class _Glue(ExternalCatalog):
         if parent:
             self.namespace(parent)
             return []
-        pages = self._client.get_paginator("get_databases").paginate(**self._given)
+        pages = self._reader.get_paginator("get_databases").paginate(**self._given)
         return self._call(
             (), lambda: [each["Name"] for page in pages for each in page["DatabaseList"]]
         )
@@ -121,36 +135,42 @@ class _Glue(ExternalCatalog):
         if "comment" in parameters:
             database["Description"] = parameters.pop("comment")
         database["Parameters"] = parameters
-        self._call(
-            path, lambda: self._client.create_database(DatabaseInput=database, **self._given)
+        self._change(
+            path, lambda: self._writer.create_database(DatabaseInput=database, **self._given)
         )
 
     def drop_namespace(self, path: tuple[str, ...]) -> None:
         name = _single(path)
         found = self._call(
             path,
-            lambda: self._client.get_tables(DatabaseName=name, MaxResults=1, **self._given),
+            lambda: self._reader.get_tables(DatabaseName=name, MaxResults=1, **self._given),
         )
         if found["TableList"]:
             raise NamespaceNotEmptyError(f"Namespace not empty: {text_of(path)}")
-        self._call(path, lambda: self._client.delete_database(Name=name, **self._given))
+        self._change(path, lambda: self._writer.delete_database(Name=name, **self._given))
 
     def tables(self, path: tuple[str, ...]) -> list[str]:
-        pages = self._client.get_paginator("get_tables").paginate(
+        return list(self.entries(path))
+
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
+        pages = self._reader.get_paginator("get_tables").paginate(
             DatabaseName=_single(path), **self._given
         )
         return self._call(
             path,
-            lambda: [
-                each["Name"] for page in pages for each in page["TableList"] if _is_lance(each)
-            ],
+            lambda: {
+                each["Name"]: _table(each)
+                for page in pages
+                for each in page["TableList"]
+                if _is_lance(each)
+            },
         )
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
         database, name = _pair(path)
         found = self._call(
             path,
-            lambda: self._client.get_table(DatabaseName=database, Name=name, **self._given),
+            lambda: self._reader.get_table(DatabaseName=database, Name=name, **self._given),
         )["Table"]
         if not _is_lance(found):
             raise InvalidInputError(
@@ -158,7 +178,7 @@ class _Glue(ExternalCatalog):
                 f"{found.get('TableType')} and its parameter {TABLE_TYPE} is "
                 f"{(found.get('Parameters') or {}).get(TABLE_TYPE)}"
             )
-        return ExternalTable(found["StorageDescriptor"]["Location"], dict(found["Parameters"]))
+        return _table(found)
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
         database, name = _pair(path)
@@ -168,18 +188,18 @@ class _Glue(ExternalCatalog):
             "Parameters": {**table.properties, TABLE_TYPE: LANCE, "EXTERNAL": "TRUE"},
             "StorageDescriptor": {"Location": table.location, "Columns": [], **_TEXT_FORMAT},
         }
-        self._call(
+        self._change(
             path,
-            lambda: self._client.create_table(
+            lambda: self._writer.create_table(
                 DatabaseName=database, TableInput=given, **self._given
             ),
         )
 
     def delete_table(self, path: tuple[str, ...]) -> None:
         database, name = _pair(path)
-        self._call(
+        self._change(
             path,
-            lambda: self._client.delete_table(DatabaseName=database, Name=name, **self._given),
+            lambda: self._writer.delete_table(DatabaseName=database, Name=name, **self._given),
         )
 
     def root_of(self, path: tuple[str, ...]) -> str | None:
@@ -187,35 +207,62 @@ class _Glue(ExternalCatalog):
 
     def _database(self, path: tuple[str, ...]) -> dict[str, Any]:
         name = _single(path)
-        found = self._call(path, lambda: self._client.get_database(Name=name, **self._given))
+        found = self._call(path, lambda: self._reader.get_database(Name=name, **self._given))
         return dict(found["Database"])
 
-    def _call(self, path: tuple[str, ...], request: Callable[[], T]) -> T:
-        """Send a request, and convert its errors."""
-        import botocore.exceptions  # noqa: PLC0415 - an extra
+    def _change(self, path: tuple[str, ...], request: Callable[[], object]) -> None:
+        """Send a request that changes the catalog; its answer may be lost."""
+        self._call(path, request, lost=OutcomeUnknownError)
 
+    def _call(
+        self,
+        path: tuple[str, ...],
+        request: Callable[[], T],
+        lost: type[ServiceUnavailableError] = ServiceUnavailableError,
+    ) -> T:
+        """Send a request, and convert its errors."""
+        import botocore.exceptions as boto  # noqa: PLC0415 - an extra
+
+        not_sent = (
+            boto.ConnectTimeoutError,
+            boto.EndpointConnectionError,
+            boto.NoCredentialsError,
+            boto.ParamValidationError,
+            boto.PartialCredentialsError,
+            boto.ProxyConnectionError,
+            boto.SSLError,
+        )
         try:
             return request()
-        except botocore.exceptions.ClientError as error:
-            raise _converted(error, path) from error
-        except botocore.exceptions.BotoCoreError as error:
+        except boto.ClientError as error:
+            raise _converted(error, path, lost) from error
+        except not_sent as error:
             raise ServiceUnavailableError(redacted(f"cannot connect to Glue: {error}")) from error
+        except boto.BotoCoreError as error:
+            raise lost(redacted(f"the answer of Glue was lost: {error}")) from error
 
 
-def _converted(error: Any, path: tuple[str, ...]) -> Exception:
+def _converted(error: Any, path: tuple[str, ...], lost: type[ServiceUnavailableError]) -> Exception:
     code = error.response.get("Error", {}).get("Code", "")
     message = redacted(str(error))
-    found: Exception = ServiceUnavailableError(message)
+    failed = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _FAILED
+    found: Exception = (lost if failed else ServiceUnavailableError)(message)
     if code == "AlreadyExistsException":
         found = already_exists(path, is_table=len(path) > 1)
     elif code == "EntityNotFoundException":
         is_database = len(path) < 2 or "database" in message.lower()
         found = no_namespace(path[:1]) if is_database else not_found(path)
+    elif code in _BUSY:
+        found = ThrottlingError(message)
     elif code in _DENIED:
         found = PermissionDeniedError(message)
     elif code in {"InvalidInputException", "ValidationException"}:
         found = InvalidInputError(f"Invalid input: {message}")
     return found
+
+
+def _table(found: Mapping[str, Any]) -> ExternalTable:
+    return ExternalTable(found["StorageDescriptor"]["Location"], dict(found["Parameters"]))
 
 
 def _is_lance(table: Mapping[str, Any]) -> bool:

@@ -9,15 +9,16 @@ location of the Lance table, and the property `table_type = lance`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
-from lance_namespace import (
-    InvalidInputError,
-    NamespaceNotEmptyError,
-)
+from lance_namespace import InvalidInputError, NamespaceNotEmptyError, TableNotFoundError
 
+from lancelet import surroundings
 from lancelet.namespace.context import DynamicContextProvider
+from lancelet.namespace.credentials import OAuthServer
 from lancelet.namespace.external import (
     LANCE,
     TABLE_TYPE,
@@ -32,7 +33,6 @@ from lancelet.namespace.json_client import (
     client_of,
     pages_of,
     quoted,
-    settings_of,
 )
 from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
 
@@ -40,6 +40,18 @@ T = TypeVar("T")
 
 SEPARATOR: Final = "\x1f"
 """Joins the parts of a namespace in a path."""
+
+_OAUTH: Final = OAuthServer("v1/oauth/tokens", "catalog")
+_VARIABLES: Final = {
+    "endpoint": "PYICEBERG_CATALOG__DEFAULT__URI",
+    "auth_token": "PYICEBERG_CATALOG__DEFAULT__TOKEN",
+    "credential": "PYICEBERG_CATALOG__DEFAULT__CREDENTIAL",
+    "oauth2_server_uri": "PYICEBERG_CATALOG__DEFAULT__OAUTH2_SERVER_URI",
+    "scope": "PYICEBERG_CATALOG__DEFAULT__SCOPE",
+    "warehouse": "PYICEBERG_CATALOG__DEFAULT__WAREHOUSE",
+}
+
+_LOAD_THREADS: Final = 8
 
 _COLUMN: Final = {"id": 1, "name": "dummy", "required": False, "type": "string"}
 
@@ -54,12 +66,12 @@ class IcebergNamespace(ExternalNamespace):
 
         Args:
             context_provider: Called before each operation, as in `RestNamespace`.
-            **properties: `endpoint`; `prefix` and `warehouse` of the catalog; `auth_token`;
-                `read_timeout` in seconds; `root`, the folder of new tables; and `storage.x` for
-                each storage option `x`.
+            **properties: `endpoint`; `prefix` and `warehouse` of the catalog; `auth_token`, or
+                `credential`, such as `id:secret`, with `scope` and `oauth2_server_uri`, by default
+                the variables of PyIceberg for the catalog `default`; `read_timeout` in seconds;
+                `root`, the folder of new tables; and `storage.x` for each storage option `x`.
         """
-        given = settings_of(properties, "iceberg")
-        client = client_of(given, "iceberg", path="v1")
+        client, given = client_of(properties, "iceberg", _OAUTH, _VARIABLES, path="v1")
         catalog = _Iceberg(client, given.get("prefix"), given.get("warehouse"))
         super().__init__(catalog, given, context_provider)
 
@@ -78,6 +90,34 @@ class IcebergRequests(ExternalCatalog):
             return self._call(path, lambda: self._client.send("GET", target, query=query))
 
         return pages_of(send, query, parameter="pageToken", following="next-page-token")
+
+    def tables(self, path: tuple[str, ...]) -> list[str]:
+        """Return the names of the Lance tables of a namespace."""
+        return list(self.entries(path))
+
+    def _entries(self, path: tuple[str, ...], target: str) -> Mapping[str, ExternalTable]:
+        """Load the tables of a listing, and return those of Lance by name."""
+
+        def load(name: str) -> ExternalTable | None:
+            try:
+                return self._lance_table(self._load((*path, name)))
+            except TableNotFoundError:  # dropped since it was listed
+                return None
+
+        pages = self._pages(target, {}, path)
+        names = [each["name"] for page in pages for each in page.get("identifiers") or ()]
+        context = copy_context()
+        with surroundings.executor(_LOAD_THREADS, "lancelet-catalog") as pool:
+            found = list(pool.map(lambda name: context.copy().run(load, name), names))
+        return {name: table for name, table in zip(names, found, strict=True) if table is not None}
+
+    @abstractmethod
+    def _load(self, path: tuple[str, ...]) -> dict[str, Any]:
+        """Return the content of an entry."""
+
+    @abstractmethod
+    def _lance_table(self, found: Mapping[str, Any]) -> ExternalTable | None:
+        """Return the entry of a Lance table, or None for other tables."""
 
     def _call(
         self, path: tuple[str, ...], request: Callable[[], T], *, is_table: bool = False
@@ -135,19 +175,18 @@ class _Iceberg(IcebergRequests):
     def drop_namespace(self, path: tuple[str, ...]) -> None:
         self._call(path, lambda: self._client.send("DELETE", self._folder(path)))
 
-    def tables(self, path: tuple[str, ...]) -> list[str]:
-        pages = self._pages(f"{self._folder(path)}/tables", {}, path)
-        names = [each["name"] for page in pages for each in page.get("identifiers") or ()]
-        return [name for name in names if is_lance(self._load((*path, name)).get("properties"))]
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
+        return self._entries(path, f"{self._folder(path)}/tables")
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
         found = self._load(path)
-        if not is_lance(found.get("properties")):
+        table = self._lance_table(found)
+        if table is None:
             raise InvalidInputError(
                 f"Invalid input: {text_of(path)} is no Lance table: its property {TABLE_TYPE} is "
                 f"{(found.get('properties') or {}).get(TABLE_TYPE)}"
             )
-        return ExternalTable(found["location"], dict(found["properties"]))
+        return table
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
         body = {
@@ -168,7 +207,6 @@ class _Iceberg(IcebergRequests):
         )
 
     def rename_table(self, path: tuple[str, ...], target: tuple[str, ...]) -> None:
-        self.table(path)
         source, destination = (
             {"namespace": list(each[:-1]), "name": each[-1]} for each in (path, target)
         )
@@ -187,6 +225,10 @@ class _Iceberg(IcebergRequests):
     def _load(self, path: tuple[str, ...]) -> dict[str, Any]:
         found = self._call(path, lambda: self._client.send("GET", self._entry(path)), is_table=True)
         return dict(found.get("metadata") or {})
+
+    def _lance_table(self, found: Mapping[str, Any]) -> ExternalTable | None:
+        properties = found.get("properties") or {}
+        return ExternalTable(found["location"], dict(properties)) if is_lance(properties) else None
 
     def _folder(self, path: tuple[str, ...]) -> str:
         return f"{self._prefix}namespaces/{quoted(SEPARATOR.join(path))}"

@@ -14,15 +14,18 @@ from lance_namespace import (
     InvalidInputError,
     NamespaceAlreadyExistsError,
     NamespaceNotFoundError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
 
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.errors import DatasetNotFoundError
 from lancelet.namespace.catalog import SEPARATOR
-from lancelet.namespace.context import DynamicContextProvider, headers_of
+from lancelet.namespace.context import REQUEST_HEADERS, DynamicContextProvider, headers_of
 from lancelet.namespace.routes import DICTS, ROUTES
+from lancelet.namespace.types import schema_form
 
 _AT_VERSION: Final = frozenset(
     {
@@ -34,6 +37,15 @@ _AT_VERSION: Final = frozenset(
     }
 )
 """The operations with a version in the request."""
+
+_MODES: Final = {"create", "existok", "overwrite"}
+
+
+class OutcomeUnknownError(ServiceUnavailableError):  # type: ignore[misc]  # its stubs are not read
+    """The answer of a catalog was lost: the request may have taken effect, or may still do so.
+
+    The message says what to check before a retry.
+    """
 
 
 class Operations(ABC):
@@ -52,6 +64,10 @@ class Operations(ABC):
         """Set the context provider and whether to count operations."""
         self._provider = provider
         self._counts: Counter[str] | None = Counter() if counts else None
+
+    @abstractmethod
+    def declare_table(self, request: Any) -> Any:
+        """Reserve a name for a table that is written later."""
 
     @abstractmethod
     def _location_of(self, path: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -73,7 +89,7 @@ class Operations(ABC):
     def _begin_with(self, operation: str, path: Sequence[str]) -> tuple[str, ...]:
         if self._counts is not None:
             self._counts[operation] += 1
-        headers_of(self._provider, operation, SEPARATOR.join(path))
+        REQUEST_HEADERS.set(headers_of(self._provider, operation, SEPARATOR.join(path)))
         return tuple(path)
 
     def _dataset(self, operation: str, request: Any) -> LanceDataset:
@@ -90,6 +106,29 @@ class Operations(ABC):
             return LanceDataset(location, at, storage_options=options or None)
         except DatasetNotFoundError as error:
             raise TableNotFoundError(f"Table not found: {SEPARATOR.join(path)}") from error
+
+    def _with_details(self, answer: Any, request: Any, is_written: Callable[[], bool]) -> Any:
+        """Return the description of a table with the requested details."""
+        if request.load_detailed_metadata or request.check_declared:
+            answer.is_only_declared = not is_written()
+        if request.load_detailed_metadata and not answer.is_only_declared:
+            path = (*answer.namespace, answer.table)
+            dataset = self._open(path, request.version, request.branch)
+            statistics = dataset.stats.dataset_stats()
+            answer.version = dataset.version
+            answer.var_schema = JsonArrowSchema.from_dict(schema_form(dataset.schema))
+            answer.stats = TableBasicStats(
+                num_deleted_rows=statistics["num_deleted_rows"],
+                num_fragments=statistics["num_fragments"],
+            )
+        return answer
+
+    def create_empty_table(self, request: Any) -> Any:
+        """Reserve a name for a table that is written later. Deprecated: use `declare_table`."""
+        declaration = lance_namespace.DeclareTableRequest(
+            id=request.id, location=getattr(request, "location", None)
+        )
+        return self.declare_table(declaration)
 
 
 def _taking_dicts(operation: Callable[..., Any], request_name: str) -> Callable[..., Any]:
@@ -116,6 +155,14 @@ def read_stream(data: bytes, operation: str) -> pa.Table:
             return reader.read_all()
     except pa.ArrowInvalid as error:
         raise InvalidInputError(f"Invalid input: not an Arrow IPC stream: {error}") from error
+
+
+def mode_of(request: Any) -> str:
+    """Return the mode of `create_table`: `create`, `existok` or `overwrite`."""
+    mode = (request.mode or "create").lower().replace("exist_ok", "existok")
+    if mode not in _MODES:
+        raise InvalidInputError(f"Invalid input: mode {request.mode}")
+    return mode
 
 
 def transaction_id_of(dataset: LanceDataset) -> str | None:

@@ -9,14 +9,12 @@ Generic tables have a format, here `lance`, and a location.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from lance_namespace import (
-    InvalidInputError,
-    UnsupportedOperationError,
-)
+from lance_namespace import InvalidInputError, UnsupportedOperationError
 
 from lancelet.namespace.context import DynamicContextProvider
+from lancelet.namespace.credentials import OAuthServer
 from lancelet.namespace.external import (
     LANCE,
     TABLE_TYPE,
@@ -24,13 +22,13 @@ from lancelet.namespace.external import (
     ExternalTable,
 )
 from lancelet.namespace.iceberg_rest import SEPARATOR, IcebergRequests
-from lancelet.namespace.json_client import client_of, quoted, settings_of
+from lancelet.namespace.json_client import client_of, quoted
 from lancelet.namespace.operations import text_of
-
-T = TypeVar("T")
 
 _ICEBERG: Final = "api/catalog/v1"
 _GENERIC: Final = "api/catalog/polaris/v1"
+_OAUTH: Final = OAuthServer("api/catalog/v1/oauth/tokens", "PRINCIPAL_ROLE:ALL")
+_VARIABLES: Final = {"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET"}
 
 
 class PolarisNamespace(ExternalNamespace):
@@ -43,11 +41,12 @@ class PolarisNamespace(ExternalNamespace):
 
         Args:
             context_provider: Called before each operation, as in `RestNamespace`.
-            **properties: `endpoint`; `auth_token`; `read_timeout` in seconds; `root`, the folder of
-                new tables; and `storage.x` for each storage option `x`.
+            **properties: `endpoint`; `auth_token`, or `credential`, such as `id:secret`, with
+                `scope`, by default the variables `CLIENT_ID` and `CLIENT_SECRET` of the command
+                line of Polaris; `read_timeout` in seconds; `root`, the folder of new tables; and
+                `storage.x` for each storage option `x`.
         """
-        given = settings_of(properties, "polaris")
-        client = client_of(given, "polaris")
+        client, given = client_of(properties, "polaris", _OAUTH, _VARIABLES)
         super().__init__(_Polaris(client), given, context_provider)
 
 
@@ -81,22 +80,20 @@ class _Polaris(IcebergRequests):
     def drop_namespace(self, path: tuple[str, ...]) -> None:
         self._call(path, lambda: self._client.send("DELETE", _folder(_ICEBERG, path)))
 
-    def tables(self, path: tuple[str, ...]) -> list[str]:
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
         if len(path) == 1:
-            return []
-        pages = self._pages(f"{_folder(_GENERIC, path)}/generic-tables", {}, path)
-        names = [each["name"] for page in pages for each in page.get("identifiers") or ()]
-        # The list has tables of all formats.
-        return [name for name in names if self._format_of((*path, name)) == LANCE]
+            return {}
+        return self._entries(path, f"{_folder(_GENERIC, path)}/generic-tables")
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
         found = self._load(path)
-        if found.get("format", "").lower() != LANCE:
+        table = self._lance_table(found)
+        if table is None:
             raise InvalidInputError(
                 f"Invalid input: {text_of(path)} is no Lance table; its format is "
                 f"{found.get('format')}"
             )
-        return ExternalTable(found["base-location"], dict(found.get("properties") or {}))
+        return table
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
         body = {
@@ -115,8 +112,10 @@ class _Polaris(IcebergRequests):
         found = self._call(path, lambda: self._client.send("GET", _entry(path)), is_table=True)
         return dict(found.get("table") or {})
 
-    def _format_of(self, path: tuple[str, ...]) -> str:
-        return str(self._load(path).get("format", "")).lower()
+    def _lance_table(self, found: Mapping[str, Any]) -> ExternalTable | None:
+        if str(found.get("format", "")).lower() != LANCE:
+            return None
+        return ExternalTable(found["base-location"], dict(found.get("properties") or {}))
 
 
 def _folder(api: str, path: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from lance_namespace import (
 
 from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.namespace.context import DynamicContextProvider
+from lancelet.namespace.credentials import OAuthServer
 from lancelet.namespace.external import (
     LANCE,
     TABLE_TYPE,
@@ -33,7 +34,6 @@ from lancelet.namespace.json_client import (
     client_of,
     pages_of,
     quoted,
-    settings_of,
 )
 from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
 
@@ -41,6 +41,13 @@ T = TypeVar("T")
 
 _API: Final = "/api/2.1/unity-catalog"
 _PAGE: Final = "100"
+_OAUTH: Final = OAuthServer("oidc/v1/token", "all-apis", has_client_in_header=True)
+_VARIABLES: Final = {
+    "endpoint": "DATABRICKS_HOST",
+    "auth_token": "DATABRICKS_TOKEN",
+    "client_id": "DATABRICKS_CLIENT_ID",
+    "client_secret": "DATABRICKS_CLIENT_SECRET",
+}
 
 
 class UnityNamespace(ExternalNamespace):
@@ -53,14 +60,15 @@ class UnityNamespace(ExternalNamespace):
 
         Args:
             context_provider: Called before each operation, as in `RestNamespace`.
-            **properties: `endpoint` and `catalog`; `auth_token`; `api_path`, by default
-                `/api/2.1/unity-catalog`; `read_timeout` in seconds; `root`, the folder of new
-                tables; and `storage.x` for each storage option `x`.
+            **properties: `endpoint` and `catalog`; `auth_token`, or `client_id` and
+                `client_secret`, by default the variables of Databricks, such as
+                `DATABRICKS_TOKEN`; `api_path`, by default `/api/2.1/unity-catalog`;
+                `read_timeout` in seconds; `root`, the folder of new tables; and `storage.x` for
+                each storage option `x`.
         """
-        given = settings_of(properties, "unity")
+        client, given = client_of(properties, "unity", _OAUTH, _VARIABLES, path=_API)
         if "catalog" not in given:
             raise OurInvalidInputError("a Unity namespace requires the property `catalog`")
-        client = client_of(given, "unity", path=given.get("api_path", _API))
         super().__init__(_Unity(client, given["catalog"]), given, context_provider)
 
 
@@ -104,15 +112,20 @@ class _Unity(ExternalCatalog):
         query = {"catalog_name": self._catalog, "schema_name": path[-1]}
         if next(self._pages("tables", query, path), None) is not None:
             raise NamespaceNotEmptyError(f"Namespace not empty: {text_of(path)}")
+        # The service refuses to delete a schema with tables that were created since.
         self._call(path, lambda: self._client.send("DELETE", schema))
 
     def tables(self, path: tuple[str, ...]) -> list[str]:
+        return list(self.entries(path))
+
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
         if len(path) == 1:
             self._check(path)
-            return []
+            return {}
         self._schema(path)
         query = {"catalog_name": self._catalog, "schema_name": path[-1]}
-        return [each["name"] for each in self._pages("tables", query, path) if _is_lance(each)]
+        pages = self._pages("tables", query, path)
+        return {each["name"]: _table(each) for each in pages if _is_lance(each)}
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
         found = self._call(path, lambda: self._client.send("GET", self._table(path)))
@@ -122,7 +135,7 @@ class _Unity(ExternalCatalog):
                 f"{found.get('table_type')} and its property {TABLE_TYPE} is "
                 f"{(found.get('properties') or {}).get(TABLE_TYPE)}"
             )
-        return ExternalTable(found["storage_location"], dict(found["properties"]))
+        return _table(found)
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
         self._table(path)
@@ -181,10 +194,16 @@ class _Unity(ExternalCatalog):
             if error.status == 404:
                 is_missing = is_table and "schema" not in str(error).lower()
                 raise (not_found(path) if is_missing else no_namespace(path[:2])) from error
+            if "with tables" in str(error).lower() or "not empty" in str(error).lower():
+                raise NamespaceNotEmptyError(f"Namespace not empty: {text_of(path)}") from error
             # The server answers 400 to duplicates in some releases.
             if error.status == 409 or "already exists" in str(error).lower():
                 raise already_exists(path, is_table=is_table) from error
             raise InvalidInputError(f"Invalid input: {error}") from error
+
+
+def _table(found: Mapping[str, Any]) -> ExternalTable:
+    return ExternalTable(found["storage_location"], dict(found["properties"]))
 
 
 def _is_lance(table: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Namespaces in external catalogs: Glue by moto, others by servers of their APIs on loopback."""
 
 import contextlib
+import re
 import threading
 
 import boto3
@@ -132,7 +133,7 @@ def test_tables_are_written_and_read_by_name(sales):
         DescribeTableRequest(id=sales.path("sales", "orders"), load_detailed_metadata=True)
     )
     assert found.version == 2
-    assert found.location.endswith("orders.lance")
+    assert re.fullmatch(r".*/sales(\.db)?/orders_\w{8}\.lance", found.location)
     assert found.properties["table_type"] == "lance"
     assert found.is_only_declared is False
 
@@ -351,7 +352,7 @@ def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
             CreateNamespaceRequest(id=["sales"], properties={"location": folder, "owner": "ann"})
         )
         made = namespace.create_table(CreateTableRequest(id=["sales", "t"]), stream())
-        assert made.location == f"{folder}/t.lance"
+        assert re.fullmatch(rf"{folder}/t_\w{{8}}\.lance", made.location)
         found = namespace.describe_namespace(DescribeNamespaceRequest(id=["sales"]))
         assert found.properties == {"location": folder, "owner": "ann"}
         namespace.create_namespace(CreateNamespaceRequest(id=["bare"]))
@@ -360,21 +361,38 @@ def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["create", "overwrite", "exist_ok"])
-def test_files_of_a_table_with_another_name_are_kept(sales, mode):
+def test_files_of_a_deregistered_table_are_kept_when_its_name_is_created_again(sales, mode):
     namespace, path = sales.namespace, sales.path("sales", "orders")
     namespace.create_table(CreateTableRequest(id=path), stream())
     found = namespace.deregister_table(DeregisterTableRequest(id=path))
-    for call in (
-        lambda: namespace.create_table(
-            CreateTableRequest(id=path, mode=mode), stream(pa.table({"id": [9]}))
-        ),
-        lambda: namespace.declare_table(DeclareTableRequest(id=path)),
-    ):
-        with pytest.raises(InvalidInputError, match="register_table"):
-            call()
-        with pytest.raises(TableNotFoundError):
-            namespace.table_exists(TableExistsRequest(id=path))
+    rows = pa.table({"id": [9]})
+    made = namespace.create_table(CreateTableRequest(id=path, mode=mode), stream(rows))
+    assert lancelet.dataset(made.location).to_table() == rows
+    namespace.drop_table(DropTableRequest(id=path))
+    declared = namespace.declare_table(DeclareTableRequest(id=path))
+    assert len({found.location, made.location, declared.location}) == 3
     assert lancelet.dataset(found.location).to_table() == ROWS
+
+
+def test_files_are_deleted_with_their_last_name(sales):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    other = sales.path("other", "orders")
+    namespace.create_namespace(CreateNamespaceRequest(id=other[:-1]))
+    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
+    namespace.register_table(RegisterTableRequest(id=other, location=location))
+    namespace.drop_table(DropTableRequest(id=path))
+    assert lancelet.dataset(namespace_client=namespace, table_id=other).to_table() == ROWS
+    namespace.drop_table(DropTableRequest(id=other))
+    with pytest.raises(ValueError, match="not found"):
+        lancelet.dataset(location)
+
+
+def test_names_of_tables_do_not_leave_the_root(sales, tmp_path):
+    if sales.kind in {"hive", "unity"}:
+        return  # their names have no dots or slashes
+    path = sales.path("sales", "../../a.b c")
+    made = sales.namespace.declare_table(DeclareTableRequest(id=path))
+    assert re.fullmatch(rf"{tmp_path}/lake/(lake/)?sales/______a_b_c_\w{{8}}\.lance", made.location)
 
 
 @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
