@@ -7,6 +7,7 @@ view.refresh()     reads the rows of the source that changed, and commits once
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ from lancelet.dataset.show import display
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.refs import main_location
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -150,19 +152,24 @@ class MaterializedView:
             return views.refresh.plan_refresh(
                 self._latest(), self._source(), self._tables(), full=full
             )
-        return self._refresh(functions or {}, full=full)
+        return self.refresh_in_tasks(views.tasks.IN_PROCESS, functions or {}, full=full)
 
-    def _refresh(
-        self, functions: Functions, *, full: bool, runner: Runner | None = None
+    def refresh_in_tasks(
+        self, runner: Runner, functions: Functions, *, full: bool = False
     ) -> RefreshPlan:
-        """Refresh the view by the tasks of a runner, by default in this process."""
+        """Refresh the view by the tasks of a runner; `lancelet.spark.refresh_view` calls this.
+
+        Args:
+            runner: Runs the tasks.
+            functions: The Python functions of the query, by name.
+            full: Whether to compute all rows.
+
+        Returns:
+            What was done.
+        """
+        latest, source = self._latest(), self._source()
         done = views.refresh.refresh(
-            self._latest(),
-            self._source(),
-            functions,
-            self._tables(),
-            full=full,
-            runner=runner or views.tasks.IN_PROCESS,
+            latest, source, functions, self._tables(), full=full, runner=runner
         )
         self._handle.snapshot = done.snapshot
         return done.plan
@@ -234,22 +241,45 @@ class ViewMethods:
             view.to_table()
             ```
         """
-        snapshot, own = self._handle.snapshot, self._handle.options.storage_options
-        joined = {name: _snapshot_of(each, own) for name, each in (tables or {}).items()}
-        names = {name: each.schema.names for name, each in joined.items()}
-        parsed = views.statement.parse_query(query, snapshot.schema.names, functions or {}, names)
-        used = {each.name: joined[each.table] for each in parsed.joins}
-        options = OpenOptions(storage_options=own if storage_options is None else storage_options)
-        location, meter = locate(text_of(uri), options)
-        definition = views.definition.ViewDefinition(
-            parsed,
-            _source_of(snapshot),
-            {name: _source_of(each) for name, each in used.items()},
-        )
-        sources = views.refresh.Sources(snapshot, used)
-        created = views.refresh.create_view(location, definition, sources, functions or {})
         kind = cast("type[LanceDataset]", type(self))
-        return MaterializedView(kind, Handle(created, meter, options), own)
+        written = WrittenView(text_of(uri), query, tables or {}, storage_options, functions or {})
+        return create_view(kind, self._handle, written, views.tasks.IN_PROCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenView:
+    """The arguments of `LanceDataset.create_view`."""
+
+    uri: str
+    query: str
+    tables: Mapping[str, LanceDataset | str | PathLike[str]] = field(default_factory=dict)
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    functions: Functions = field(default_factory=dict)
+
+
+def create_view(
+    kind: type[LanceDataset], source: Handle, written: WrittenView, runner: Runner
+) -> MaterializedView:
+    """Create a view of a table by the tasks of a runner; see `LanceDataset.create_view`."""
+    snapshot, own = source.snapshot, source.options.storage_options
+    given = {name: _snapshot_of(each, own) for name, each in written.tables.items()}
+    names = {name: each.schema.names for name, each in given.items()}
+    query = views.statement.parse_query(
+        written.query, snapshot.schema.names, written.functions, names
+    )
+    joined = {each.name: given[each.table] for each in query.joins}
+    options = OpenOptions(
+        storage_options=own if written.storage_options is None else written.storage_options
+    )
+    location, meter = locate(written.uri, options)
+    definition = views.definition.ViewDefinition(
+        query, _source_of(snapshot), {name: _source_of(each) for name, each in joined.items()}
+    )
+    sources = views.refresh.Sources(snapshot, joined)
+    created = views.refresh.create_view(
+        location, definition, sources, written.functions, runner=runner
+    )
+    return MaterializedView(kind, Handle(created, meter, options), own)
 
 
 def _snapshot_of(

@@ -9,7 +9,12 @@ from lancelet.on_demand import import_on_demand
 if TYPE_CHECKING:
     from lancelet.jobs.bar import TerminalBar
     from lancelet.spark.change import check, cleanup, compact, delete, maintain, migrate, update
-    from lancelet.spark.columns import add_columns, join_columns
+    from lancelet.spark.columns import (
+        RefreshedColumns,
+        add_columns,
+        join_columns,
+        refresh_columns,
+    )
     from lancelet.spark.conversion.run import convert
     from lancelet.spark.indexing import create_index, optimize_indices
     from lancelet.spark.ingest import ingest_files
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from lancelet.spark.sql.names import attach, detach
     from lancelet.spark.sql.run import sql
     from lancelet.spark.sql.table import LanceTable
+    from lancelet.spark.views import refresh_view
     from lancelet.spark.writing import Once, write
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "LanceTable",
     "Merge",
     "Once",
+    "RefreshedColumns",
     "Running",
     "TerminalBar",
     "add_columns",
@@ -47,6 +54,7 @@ __all__ = [
     "migrate",
     "nearest_join",
     "optimize_indices",
+    "refresh_view",
     "register",
     "scan",
     "search",
@@ -63,6 +71,7 @@ import_on_demand(
         "LanceTable": "lancelet.spark.sql.table",
         "Merge": "lancelet.spark.merging",
         "Once": "lancelet.spark.writing",
+        "RefreshedColumns": "lancelet.spark.columns",
         "Running": "lancelet.spark.running",
         "TerminalBar": "lancelet.jobs.bar",
         "add_columns": "lancelet.spark.columns",
@@ -82,6 +91,8 @@ import_on_demand(
         "migrate": "lancelet.spark.change",
         "nearest_join": "lancelet.spark.searching",
         "optimize_indices": "lancelet.spark.indexing",
+        "refresh_view": "lancelet.spark.views",
+        "refresh_columns": "lancelet.spark.columns",
         "register": "lancelet.spark.session",
         "scan": "lancelet.spark.scanning",
         "search": "lancelet.spark.searching",

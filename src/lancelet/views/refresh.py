@@ -322,6 +322,9 @@ def _execute(
     options = CommitOptions(watermark=_shown(definition, sources, view))
     if planned.before is None:
         return _write_all(view.location, view, queried, sources, options, runner)
+    relation = sources.relation(definition.query)
+    if isinstance(relation, JoinedRows) and not planned.changes:
+        relation.check_keys()  # tasks check the keys otherwise
     if isinstance(queried, RowView):
         return _put_rows(view, queried, sources, planned.changes, options, runner)
     return _put_groups(view, queried, (planned.before, sources), planned.changes, options, runner)

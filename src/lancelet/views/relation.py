@@ -310,6 +310,11 @@ class JoinedRows:
         rows = self.tables[position].structs_at(addresses, _paths(other))
         return [_decoded(evaluate(each, rows)) for each in other]
 
+    def check_keys(self) -> None:
+        """Raise if two rows of a joined table have the same key."""
+        for position in range(len(self.tables)):
+            self._table(position, frozenset())
+
     @property
     def _snapshots(self) -> dict[str, Snapshot]:
         return {SOURCE: self.source} | {each.join.name: each.snapshot for each in self.tables}

@@ -114,11 +114,12 @@ class _Names:
     def _path(self, path: tuple[str, ...]) -> tuple[str, ...]:
         if not self.qualifies:
             own = self.tables[self.source]
-            is_named = len(path) > 1 and _is(path[0], self.source) and not _has(own, path[0])
+            is_source = _is(path[0], self.source) or _is(path[0], SOURCE)
+            is_named = len(path) > 1 and is_source and not _has(own, path[0])
             return path[1:] if is_named else path
         if len(path) > 1:
             for name in self.tables:
-                if _is(path[0], name):
+                if _is(path[0], name) or (name == self.source and _is(path[0], SOURCE)):
                     return (SOURCE if name == self.source else name, *path[1:])
         owners = [name for name, columns in self.tables.items() if _has(columns, path[0])]
         if path[0] in ROW_FIELDS and not owners:

@@ -284,6 +284,17 @@ def test_repeated_keys_are_errors_with_the_key():
     assert inner.refresh().kind == "incremental"
 
 
+@pytest.mark.parametrize("number", [0, 2])
+def test_repeated_keys_that_no_row_refers_to_are_errors(number):
+    tables, views = small()
+    tables["products"].insert(table_of([(77, "one", 4), (77, "two", 4)], PRODUCTS))
+    with pytest.raises(InvalidInputError, match="the same key"):
+        views[number].refresh()
+    tables["products"].delete("name = 'two'")
+    views[number].refresh()
+    assert views[number].explain().kind == "none"
+
+
 def test_keys_of_several_columns_are_joined():
     name = f"memory://{uuid.uuid4().hex}"
     sales = lancelet.write_dataset(
