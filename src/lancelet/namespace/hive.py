@@ -4,15 +4,15 @@
     ["sales", "orders"]     the table `orders` of the database `sales`
 
 Lance tables have the parameter `table_type = lance`. Each entry made here also has a random
-`lancelet.entry`. It tells whether a call without a reply took effect, and a rename replaces it only
-if it has not changed, so a rename never overwrites the entry of another program.
+`lancelet.entry`, which a rename replaces if it has not changed: the metastore stores all fields of
+the renamed entry, and would overwrite an entry that another program made since it was read.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,10 +21,8 @@ from lance_namespace import (
     InvalidInputError,
     LanceNamespaceError,
     NamespaceNotEmptyError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
     ServiceUnavailableError,
-    TableNotFoundError,
     UnsupportedOperationError,
 )
 
@@ -41,7 +39,13 @@ from lancelet.namespace.external import (
     is_lance,
 )
 from lancelet.namespace.json_client import seconds_of, settings_of
-from lancelet.namespace.operations import already_exists, no_namespace, not_found, text_of
+from lancelet.namespace.operations import (
+    OutcomeUnknownError,
+    already_exists,
+    no_namespace,
+    not_found,
+    text_of,
+)
 from lancelet.namespace.thrift import (
     Field,
     Kind,
@@ -189,42 +193,37 @@ class _Hive(ExternalCatalog):
 
     def drop_namespace(self, path: tuple[str, ...]) -> None:
         arguments = {1: text(_single(path)), 2: flag(value=False), 3: flag(value=False)}
-        self._call(
-            path,
-            "drop_database",
-            arguments,
-            is_done=lambda: _is_gone(lambda: self._database(path)),
-        )
+        self._call(path, "drop_database", arguments)
 
     def tables(self, path: tuple[str, ...]) -> list[str]:
-        database, found = _single(path), list[str]()
+        return list(self.entries(path))
+
+    def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
+        database, found = _single(path), dict[str, ExternalTable]()
         names = self._call(path, "get_all_tables", {1: text(database)})
         if not names:
             self._database(path)  # raises if there is no such database
         for start in range(0, len(names), _TABLES_PER_CALL):
             request = {1: text(database), 2: texts(names[start : start + _TABLES_PER_CALL])}
             tables = self._call(path, "get_table_objects_by_name_req", {1: record(request)})
-            found += [
-                content_of(each, _Table.NAME)
+            found |= {
+                content_of(each, _Table.NAME): _entry(each)
                 for each in content_of(tables, 1, [])
                 if is_lance(content_of(each, _Table.PARAMETERS))
-            ]
+            }
         return found
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
-        found = self._table(path)
-        location = content_of(content_of(found, _Table.STORAGE, {}), _Storage.LOCATION, "")
-        return ExternalTable(_plain(location), content_of(found, _Table.PARAMETERS))
+        return _entry(self._table(path))
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
         database, name = _pair(path)
-        entry = str(surroundings.new_uuid())
         parameters = {
             **table.properties,
             TABLE_TYPE: LANCE,
             "managed_by": "storage",
             _EXTERNAL: "TRUE",
-            _ENTRY: entry,
+            _ENTRY: str(surroundings.new_uuid()),
         }
         storage: Struct = {
             _Storage.COLUMNS: _NO_COLUMNS,
@@ -239,22 +238,12 @@ class _Hive(ExternalCatalog):
             _Table.PARAMETERS: text_map(parameters),
             _Table.TYPE: text("EXTERNAL_TABLE"),
         }
-        self._call(
-            path,
-            "create_table",
-            {1: record(created)},
-            is_done=lambda: self._has_entry(path, entry),
-        )
+        self._call(path, "create_table", {1: record(created)})
 
     def delete_table(self, path: tuple[str, ...]) -> None:
         database, name = _pair(path)
         arguments = {1: text(database), 2: text(name), 3: flag(value=False)}
-        self._call(
-            path,
-            "drop_table",
-            arguments,
-            is_done=lambda: _is_gone(lambda: self._table(path)),
-        )
+        self._call(path, "drop_table", arguments)
 
     def rename_table(self, path: tuple[str, ...], target: tuple[str, ...]) -> None:
         database, name = _pair(path)
@@ -267,11 +256,10 @@ class _Hive(ExternalCatalog):
                 f"parameter {_EXTERNAL} is not TRUE; deregister it and register its location as "
                 f"{text_of(target)}"
             )
-        entry = str(surroundings.new_uuid())
         renamed |= {
             _Table.NAME: text(new_name),
             _Table.DATABASE: text(new_database),
-            _Table.PARAMETERS: text_map({**parameters, _ENTRY: entry}),
+            _Table.PARAMETERS: text_map({**parameters, _ENTRY: str(surroundings.new_uuid())}),
         }
         context = {"DO_NOT_UPDATE_STATS": "true"}  # the metastore would list the files
         if _ENTRY in parameters:
@@ -284,13 +272,7 @@ class _Hive(ExternalCatalog):
             3: record(renamed),
             4: record({1: text_map(context)}),
         }
-        self._call(
-            path,
-            "alter_table_with_environment_context",
-            arguments,
-            target=target,
-            is_done=lambda: self._has_entry(target, entry),
-        )
+        self._call(path, "alter_table_with_environment_context", arguments, target=target)
 
     def root_of(self, path: tuple[str, ...], *, is_new: bool = False) -> str | None:
         if self._root is not None:
@@ -322,9 +304,6 @@ class _Hive(ExternalCatalog):
             )
         return found
 
-    def _has_entry(self, path: tuple[str, ...], entry: str) -> bool:
-        return bool(content_of(self._table(path), _Table.PARAMETERS).get(_ENTRY) == entry)
-
     def _call(
         self,
         path: tuple[str, ...],
@@ -332,45 +311,41 @@ class _Hive(ExternalCatalog):
         arguments: Struct,
         *,
         target: tuple[str, ...] = (),
-        is_done: Callable[[], bool] | None = None,
     ) -> Any:
-        """Return the result of a call, and convert its exceptions.
-
-        Calls that change something are never sent again. `is_done` reads whether a call without a
-        reply took effect.
-        """
+        """Return the result of a call, and convert its exceptions; only reads are sent again."""
+        is_read = method.startswith("get_")
         try:
-            result = self._client.call(method, arguments, repeats=method.startswith("get_"))
+            result = self._client.call(method, arguments, repeats=is_read)
         except LostReplyError as error:
-            if is_done is not None and _is_known(is_done):
-                return None
-            outcome = (
-                "the connection may require SASL, Kerberos or TLS, which are not implemented"
-                if method.startswith("get_")
-                else "the call may take effect; read the entry before calling again"
-            )
+            message = redacted(f"{self.name} did not answer {method}: {error}")
+            if not is_read:
+                raise OutcomeUnknownError(message) from error
             raise ServiceUnavailableError(
-                redacted(f"{self.name} did not answer {method} of {text_of(path)}: {error}; ")
-                + outcome
+                f"{message}; the metastore may require SASL, Kerberos or TLS, which are not "
+                "implemented"
             ) from error
         for number, kind in enumerate(_EXCEPTIONS[method], 1):
             if number in result:
                 message = redacted(str(content_of(content_of(result, number), 1)))
                 if (method, kind) in _PERHAPS_NO_DATABASE:
                     self._database(path[:1])  # raises if there is no such database
-                raise _converted(kind, message, path, target)
+                failure = ServiceUnavailableError if is_read else OutcomeUnknownError
+                raise _converted(kind, message, path, target) or failure(
+                    f"the metastore failed: {message}"
+                )
         return content_of(result, 0)
 
 
 def _converted(
     kind: str, message: str, path: tuple[str, ...], target: tuple[str, ...]
-) -> LanceNamespaceError:
+) -> LanceNamespaceError | None:
+    """Return the error for an exception of the metastore; None if the call failed within it."""
     is_table, lower = len(path) > 1, message.lower()
     is_taken = kind == "AlreadyExists" or (target and "already exists" in lower)
     is_missing = kind in {"NoSuchObject", "UnknownDB"} or (
         kind != "Meta" and any(each in lower for each in _MISSING)
     )
-    found: LanceNamespaceError = ServiceUnavailableError(f"the metastore failed: {message}")
+    found: LanceNamespaceError | None = None
     if is_taken:
         found = already_exists(target or path, is_table=is_table)
     elif is_missing:
@@ -387,19 +362,9 @@ def _converted(
     return found
 
 
-def _is_known(is_done: Callable[[], bool]) -> bool:
-    try:
-        return is_done()
-    except LanceNamespaceError:
-        return False
-
-
-def _is_gone(read: Callable[[], object]) -> bool:
-    try:
-        read()
-    except (NamespaceNotFoundError, TableNotFoundError):
-        return True
-    return False
+def _entry(table: Struct) -> ExternalTable:
+    location = content_of(content_of(table, _Table.STORAGE, {}), _Storage.LOCATION, "")
+    return ExternalTable(_plain(location), content_of(table, _Table.PARAMETERS))
 
 
 def _addresses_of(uris: str) -> list[tuple[str, int]]:
