@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
 from lancelet import change, upkeep
-from lancelet.arguments import instance, mapping, text, texts
+from lancelet.arguments import instance, mapping, text, texts, whole_number
 from lancelet.dataset.arguments import checks_types
+from lancelet.dataset.dry_runs import previews
 from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError, similar_names
 from lancelet.scan.execute import execute
@@ -21,7 +21,8 @@ from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.change.columns.alter import Alteration
-    from lancelet.change.columns.computed import ComputedColumn, RefreshedRows, StaleRows
+    from lancelet.change.columns.computed import StaleRows
+    from lancelet.change.columns.refresh import RefreshedRows
     from lancelet.change.columns.sources import Function, NewColumns
     from lancelet.change.dry_run import ChangeReport
     from lancelet.change.rows import RowStream
@@ -107,6 +108,8 @@ def new_columns_of(
 ) -> NewColumns:
     """Return the source of the values of new columns."""
     match transforms:
+        case change.columns.sources.ComputedColumn():
+            return transforms
         case pa.Schema():
             return change.columns.sources.Nulls(transforms)
         case pa.Field():
@@ -242,31 +245,13 @@ class EvolutionMethods:
             ```
         """
         handle = self._handle
-        if isinstance(transforms, change.columns.computed.ComputedColumn):
-            return self._add_computed(transforms, progress, dry_run=dry_run)
         source = new_columns_of(
             transforms, handle.snapshot, read_columns, reader_schema, batch_size
         )
         if dry_run:
             return change.columns.add.report_add_columns(handle.snapshot, source)
         with shown(progress):
-            snapshot = handle.snapshot
-            add = partial(change.columns.add.add_columns, snapshot, source)
-            computed = change.columns.computed
-            has_computed = computed.has_computed_columns(snapshot)
-            handle.snapshot = computed.adding_columns(snapshot, add) if has_computed else add()
-        return None
-
-    def _add_computed(
-        self, column: ComputedColumn, progress: ProgressOption, *, dry_run: bool
-    ) -> ChangeReport | None:
-        handle = self._handle
-        if dry_run:
-            source = change.columns.computed.source_of(handle.snapshot, column)
-            return change.columns.add.report_add_columns(handle.snapshot, source)
-        with shown(progress):
-            add = change.columns.computed.add_computed_column
-            handle.snapshot = add(handle.snapshot, column)
+            handle.snapshot = change.columns.add.add_columns(handle.snapshot, source)
         return None
 
     def stale_rows(self) -> StaleRows:
@@ -286,6 +271,7 @@ class EvolutionMethods:
         """
         return change.columns.computed.stale_rows(self._handle.snapshot)
 
+    @previews
     @checks_types
     def refresh_columns(
         self,
@@ -293,21 +279,30 @@ class EvolutionMethods:
         *,
         max_rows: int | None = None,
         max_seconds: float | None = None,
-    ) -> RefreshedRows:
+        batch_size: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+    ) -> RefreshedRows | ChangeReport:
         """Compute the values of computed columns that are out of date.
 
         Rows that were inserted or updated since the last refresh are computed, and committed
-        fragment by fragment: a refresh that stops is continued by the next one.
+        fragment by fragment: a refresh that stops is continued by the next one. If a function
+        fails, the batches before are committed.
 
         Args:
             functions: The Python functions of computed columns, by name.
             max_rows: The maximum number of rows to compute.
-            max_seconds: The time after which no further fragment is started.
+            max_seconds: The time after which no further batch is computed.
+            batch_size: The number of rows per call of a function, by default 8192.
+            checkpoint: A folder for the results of batches, on any store. After a kill, the next
+                refresh with the same folder computes at most one batch again.
+            dry_run: If True, call the functions and return a `ChangeReport` without committing.
 
         Returns:
-            The numbers of computed and of remaining rows.
+            The numbers of computed and of remaining rows; with `dry_run`, the `ChangeReport`.
 
         Raises:
+            ColumnError: If an input of a computed column was dropped.
             ColumnFunctionError: If a function is missing, or its values are unsuitable.
             CommitConflictError: If other writers changed the same rows repeatedly.
 
@@ -320,12 +315,20 @@ class EvolutionMethods:
             dataset.refresh_columns()
             ```
         """
-        budget = change.columns.computed.RefreshBudget(max_rows, max_seconds)
-        done = change.columns.computed.refresh_columns(
-            self._handle.snapshot, functions or {}, budget
+        refresh = change.columns.refresh
+        options = refresh.RefreshOptions(
+            max_rows,
+            max_seconds,
+            change.columns.sources.BATCH_ROWS
+            if batch_size is None
+            else whole_number("batch_size", batch_size, least=1),
+            None if checkpoint is None else os.fspath(checkpoint),
         )
-        self._handle.snapshot = done[0]
-        return done[1]
+        snapshot = self._handle.snapshot
+        if dry_run:
+            return refresh.report_refresh(snapshot, functions or {}, options)
+        self._handle.snapshot, done = refresh.refresh_columns(snapshot, functions or {}, options)
+        return done
 
     @checks_types
     def merge(

@@ -22,6 +22,7 @@ from dataclasses import field
 from functools import partial
 
 from lancelet.change.columns.add import add_columns_to_fragment, plan_new_columns
+from lancelet.change.columns.computed import adding_columns
 from lancelet.change.columns.plan import ColumnPlan
 from lancelet.change.columns.sources import NewColumns
 from lancelet.change.publish import CommitProperties, Retries, publish, with_retries
@@ -36,6 +37,7 @@ from lancelet.jobs.part import Part, plan_parts
 from lancelet.jobs.table_ref import TableRef
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.commit import CommitOptions
+from lancelet.table.computed_columns import STORED_KEY
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -69,6 +71,7 @@ def add_columns(
 
     def attempt(snapshot: Snapshot) -> Snapshot:
         plan = plan_new_columns(snapshot, source)
+        adding_columns(snapshot, CommitOptions())  # raises before anything is computed
         missing = [
             int(fragment.id)
             for fragment in snapshot.fragments
@@ -96,7 +99,11 @@ def publish_columns(
     operation = Merge(fragments, plan.schema, plan.keeps_nullability)
     # An earlier attempt or run may have written some of the files, and cleanup may have deleted
     # them.
-    return publish(snapshot, operation, CommitOptions(checks_files=True), properties)
+    options = CommitOptions(checks_files=True)
+    if plan.stored.fields:
+        is_computed = any(STORED_KEY in field.metadata for field in plan.stored.fields)
+        options = adding_columns(snapshot, options, is_computed=is_computed)
+    return publish(snapshot, operation, options, properties)
 
 
 def backfill(

@@ -54,6 +54,7 @@ __all__ = [
     "migrate",
     "nearest_join",
     "optimize_indices",
+    "refresh_columns",
     "refresh_view",
     "register",
     "scan",

@@ -12,6 +12,9 @@
         spark=spark,
     )
 
+    add_columns(uri, ComputedColumn("v", embed, inputs=("text",), data_type=...), spark=spark)
+    refresh_columns(uri, {"embed": embed}, spark=spark)     rows that were inserted or updated since
+
     join_columns(uri, frame)           columns of a data frame, joined by `_rowaddr`
 
 A worker caches the result of `setup` until another job begins.
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final, Unpack
 
 import numpy as np
@@ -32,7 +35,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from lancelet import surroundings
 from lancelet.change.columns.add import join_columns_to_fragment
 from lancelet.change.columns.from_given import Joined, plan_join
-from lancelet.change.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
+from lancelet.change.columns.refresh import RefreshOptions
+from lancelet.change.columns.sources import (
+    BATCH_ROWS,
+    ComputedColumn,
+    Expressions,
+    Function,
+    NewColumns,
+)
 from lancelet.change.mem_wal_guard import refuse_with_log
 from lancelet.change.merge.decide import MergeMatchError
 from lancelet.change.publish import CommitProperties
@@ -40,14 +50,16 @@ from lancelet.change.rows import RowStream
 from lancelet.errors import InvalidInputError
 from lancelet.jobs.add_columns import BackfillOptions, FolderCheckpoint, NewFile, publish_columns
 from lancelet.jobs.add_columns import add_columns as backfill
-from lancelet.jobs.engine import Done
+from lancelet.jobs.engine import Done, JobReport
+from lancelet.jobs.refresh_columns import TaskOptions
+from lancelet.jobs.refresh_columns import refresh_columns as refresh
 from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.write_schema import schema_for_new_table
 from lancelet.spark.writing import write_settings
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 ROW_ADDRESS: Final = "_rowaddr"
 _LOADED: Final[dict[str, Any]] = {}
@@ -56,7 +68,7 @@ _LOADED: Final[dict[str, Any]] = {}
 
 def add_columns(
     uri: str | os.PathLike[str],
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | ComputedColumn | None = None,
     *,
     function: Callable[..., Any] | None = None,
     schema: pa.Schema | None = None,
@@ -72,7 +84,8 @@ def add_columns(
 
     Args:
         uri: The table.
-        columns: Maps each new column to an SQL expression.
+        columns: Maps each new column to an SQL expression; or a `ComputedColumn`, whose function
+            gets the result of `setup` after its inputs.
         function: Is called with batches of the columns in `reads` and, if `setup` is given, its
             result; returns a batch of the new columns.
         schema: The new columns that `function` returns.
@@ -101,6 +114,69 @@ def add_columns(
     )
     published = backfill(job, table, source, options)
     return Finished(published.version, job.report.work.rows, job.report)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedColumns:
+    """The result of a refresh: the version, the rows computed and still out of date, the report."""
+
+    version: int
+    num_rows: int
+    remaining: int
+    report: JobReport
+
+
+def refresh_columns(
+    uri: str | os.PathLike[str],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    *,
+    setup: Callable[[], Any] | None = None,
+    max_rows: int | None = None,
+    max_seconds: float | None = None,
+    batch_size: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    rows_per_task: int | None = None,
+    tasks_per_commit: int | None = None,
+    message: str | None = None,
+    **running: Unpack[Running],
+) -> RefreshedColumns:
+    """Compute the values of computed columns that are out of date, in tasks.
+
+    A task computes whole fragments. Rounds of tasks are committed one after the other: a refresh
+    that stops is continued by the next one. See `dataset.refresh_columns`.
+
+    Args:
+        uri: The table.
+        functions: The Python functions of computed columns, by name.
+        setup: Is called once in each worker process, for example to load a model. The functions get
+            its result after their inputs.
+        max_rows: The maximum number of rows to compute.
+        max_seconds: The time after which tasks compute no further batch.
+        batch_size: The number of rows per call of a function, by default 8192.
+        checkpoint: A folder for the results of batches, on a store that all workers can access.
+            After a kill, the next refresh with the same folder uses them; it deletes results that
+            are committed.
+        rows_per_task: The approximate number of rows of a task, by default 8192.
+        tasks_per_commit: The number of tasks of a round, by default 256.
+        message: The message of the transactions.
+        running: See `Running`.
+    """
+    job, table = begin(uri, running)
+    options = RefreshOptions(
+        max_rows,
+        max_seconds,
+        batch_size or BATCH_ROWS,
+        None if checkpoint is None else os.fspath(checkpoint),
+    )
+    tasks = TaskOptions(
+        rows_per_task or BATCH_ROWS, tasks_per_commit or 256, CommitProperties(message)
+    )
+    calls = dict(functions or {})
+    if setup is not None:
+        key = str(surroundings.new_uuid())
+        calls = {name: _Prepared(key, setup, call) for name, call in calls.items()}
+    published, done = refresh(job, table, calls, options, tasks)
+    return RefreshedColumns(published.version, done.refreshed, done.remaining, job.report)
 
 
 def join_columns(
@@ -183,17 +259,17 @@ class _Prepared:
 
     job: str
     setup: Callable[[], Any]
-    function: Callable[[pa.RecordBatch, Any], Any]
+    function: Callable[..., Any]
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, *arguments: Any) -> Any:
         if self.job not in _LOADED:
             _LOADED.clear()
             _LOADED[self.job] = self.setup()
-        return _as_batch(self.function(batch, _LOADED[self.job]))
+        return self.function(*arguments, _LOADED[self.job])
 
 
 def _source(
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str] | ComputedColumn | None,
     function: Callable[..., Any] | None,
     schema: pa.Schema | None,
     reads: Sequence[str] | None,
@@ -201,6 +277,13 @@ def _source(
     batch_size: int | None,
 ) -> tuple[NewColumns, str]:
     """Return the source of the new columns, and a text that identifies the job."""
+    if isinstance(columns, ComputedColumn):
+        value = columns.value
+        if setup is not None and callable(value):
+            prepared = _Prepared(str(surroundings.new_uuid()), setup, value)
+            columns = replace(columns, value=wraps(value)(partial(prepared)))
+        name = getattr(value, "__qualname__", str(value))
+        return columns, f"computed {columns.name} {name} {columns.inputs} {columns.data_type}"
     if columns is not None:
         return Expressions(dict(columns), batch_size), f"expressions {dict(columns)}"
     assert function is not None
@@ -208,7 +291,8 @@ def _source(
         raise InvalidInputError("pass `schema=` with the new columns that the function returns")
     call: Callable[[pa.RecordBatch], pa.RecordBatch] = partial(_plain, function)
     if setup is not None:
-        call = _Prepared(str(surroundings.new_uuid()), setup, function)
+        prepared = _Prepared(str(surroundings.new_uuid()), setup, function)
+        call = partial(_plain, prepared)
     names = None if reads is None else tuple(reads)
     source = Function(call, schema, names, batch_size or BATCH_ROWS)
     name = getattr(function, "__qualname__", type(function).__qualname__)

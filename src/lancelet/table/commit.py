@@ -18,7 +18,7 @@ is flushed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from lancelet import surroundings
@@ -130,6 +130,10 @@ class CommitOptions:
     """
     watermark: BatchWatermark | None = None
     """The batch of a sequence; the commit is skipped if the table already contains it."""
+    config_entries: Callable[[Snapshot, int], Mapping[str, str]] | None = None
+    """Returns entries to put into the table config, from the preceding version and the number of
+    the new one.
+    """
     checks_files: bool = False
     """Whether to check that all new files exist. Needed for distributed writes, whose files may be
     older than the version that was read.
@@ -427,7 +431,7 @@ def _publish(
     records the version as pending.
     """
     transaction, store = prepared.transaction, location.store
-    manifest = _stamped(prepared, options.watermark)
+    manifest = _stamped(prepared, options)
     path = manifest_path(manifest.version, prepared.naming)
     rendered = with_trailer(transaction.render())
     store.put_best_effort(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
@@ -502,11 +506,16 @@ def publish_first(
     return published
 
 
-def _stamped(prepared: PreparedCommit, watermark: BatchWatermark | None) -> Manifest:
+def _stamped(prepared: PreparedCommit, options: CommitOptions) -> Manifest:
     manifest, transaction, base = prepared.state.manifest, prepared.transaction, prepared.base
+    config = manifest.config
+    if options.watermark is not None:
+        config = options.watermark.put(config)
+    if options.config_entries is not None and base is not None:
+        config = {**config, **options.config_entries(base, manifest.version)}
     return replace(
         manifest,
-        config=manifest.config if watermark is None else watermark.put(manifest.config),
+        config=config,
         timestamp_ns=surroundings.time_ns(),
         transaction_file=transaction.file_name,
         ancestors=b"" if base is None else base.manifest.child_ancestors(),

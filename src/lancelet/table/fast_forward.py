@@ -6,7 +6,7 @@ r"""Fast-forward a parent branch to the latest version of a branch.
 
 All changes of the branch become one version of the parent, which must not have newer versions.
 Files of the branch are copied, so the branch can be deleted afterwards. Row versions that exceed
-the new version of the parent are set to it.
+the new version of the parent are set to it, and so is the record of computed columns.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply.state import State
 from lancelet.table.clone import copy_files, with_bases
 from lancelet.table.commit import publish_first
+from lancelet.table.computed_columns import entries_after_limit
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location, get_branch
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -71,9 +72,14 @@ def _relocated_state(source: Snapshot, parent: Snapshot) -> State:
         **parent.manifest.bases,
         **{key: base for key, base in source.manifest.bases.items() if key not in parent_base_ids},
     }
+    config: dict[str, str | None] = {
+        **source.manifest.config,
+        **entries_after_limit(source, version),
+    }
     manifest = replace(
         source.manifest,
         version=version,
+        config={key: value for key, value in config.items() if value is not None},
         branch=parent.manifest.branch,
         base_paths=tuple(bases.values()),
         tag="",

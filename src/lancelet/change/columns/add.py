@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lancelet.change.columns.checkpoint import BatchInfo
 from lancelet.change.columns.column_file import file_version_of
+from lancelet.change.columns.computed import adding_columns, source_of
 from lancelet.change.columns.fields import (
     ColumnError,
     ColumnSourceError,
@@ -33,7 +34,14 @@ from lancelet.change.columns.job import ColumnJob, Committing, report_merge
 from lancelet.change.columns.nested import GivenRows
 from lancelet.change.columns.plan import ColumnPlan, grown_schema, guides_of, no_values, shaped
 from lancelet.change.columns.rows import read_live
-from lancelet.change.columns.sources import Expressions, Function, NewColumns, Nulls, Rows
+from lancelet.change.columns.sources import (
+    ComputedColumn,
+    Expressions,
+    Function,
+    NewColumns,
+    Nulls,
+    Rows,
+)
 from lancelet.change.dry_run import ChangeReport
 from lancelet.change.mem_wal_guard import refuse_names_of_log, refuse_with_log, with_used_field_ids
 from lancelet.change.rows import RowStream
@@ -55,7 +63,14 @@ def add_columns(
     snapshot: Snapshot, source: NewColumns, committing: Committing | None = None
 ) -> Snapshot:
     """Add columns to the latest version, and return the new version."""
-    return _job(snapshot, source).commit(snapshot, committing or Committing())
+    how = committing or Committing()
+    is_computed = isinstance(source, ComputedColumn)
+    if isinstance(source, ComputedColumn):
+        source_of(snapshot, source)  # errors of the definition come first
+    if not isinstance(source, Nulls):
+        options = adding_columns(snapshot, how.options, is_computed=is_computed)
+        how = replace(how, options=options)
+    return _job(snapshot, source).commit(snapshot, how)
 
 
 def report_add_columns(snapshot: Snapshot, source: NewColumns) -> ChangeReport:
@@ -78,7 +93,8 @@ def join_columns(
     """Join rows to the table by a key, and return the version with their columns."""
     joined = Joined.of(rows, right, snapshot.schema, left)
     job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
-    return job.commit(snapshot, committing or Committing())
+    how = committing or Committing()
+    return job.commit(snapshot, replace(how, options=adding_columns(snapshot, how.options)))
 
 
 def report_join_columns(snapshot: Snapshot, rows: RowStream, left: str, right: str) -> ChangeReport:
@@ -113,6 +129,8 @@ def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:
             return plan_rows(snapshot, source)
         case Nulls():
             return _plan_nulls(snapshot, source)
+        case ComputedColumn():
+            return plan_function(snapshot, source_of(snapshot, source))
     assert_never(source)
 
 

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.change.columns.column_file import file_version_of
+from lancelet.change.columns.computed import with_replaced_inputs
 from lancelet.change.columns.expand import with_items
 from lancelet.change.columns.fields import (
     ColumnError,
@@ -113,6 +114,11 @@ def report_alter_columns(snapshot: Snapshot, alterations: Sequence[Alteration]) 
 
 def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:
     """Plan alterations: the new schema and the columns to write."""
+    plan = _planned(snapshot, alterations)
+    return replace(plan, schema=with_replaced_inputs(snapshot.schema, plan.schema))
+
+
+def _planned(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:
     schema = snapshot.schema
     ids = itertools.count(next_field_id(snapshot))
     changed: dict[int, Field] = {}

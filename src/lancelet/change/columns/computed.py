@@ -1,72 +1,46 @@
-"""Computed columns: columns with a stored definition, and the rows whose values are out of date.
+"""Define computed columns: bind their inputs, and compute their values.
 
-    field metadata   lancelet.computed   {"function": "embed", "inputs": ["title"]}
-    table config     lancelet.computed   {"version": 12, "own": [14]}
+    definition   embed(title)              inputs  title, field 1
+    renamed      title to headline         inputs  headline, field 1
+    dropped      headline                  an error that names the computed column
 
-The values of a row are up to date if it was last updated up to version 12, or by version 14, which
-a refresh committed. Other rows were inserted or updated since. A row has one version, so a refresh
-computes all columns of a row together.
+`lancelet.table.computed_columns` describes what is stored.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from lancelet import surroundings
-from lancelet.buffers import Int64s
-from lancelet.change.columns.add import add_columns
 from lancelet.change.columns.fields import ColumnError
-from lancelet.change.columns.from_given import Joined
-from lancelet.change.columns.sources import Function
-from lancelet.change.columns.update import update_fragment_columns
-from lancelet.change.publish import publish
-from lancelet.change.settings import update_config
-from lancelet.errors import ColumnFunctionError, CommitConflictError, CorruptDataError
+from lancelet.change.columns.sources import ComputedColumn, Function
+from lancelet.errors import ColumnFunctionError, LanceletError
+from lancelet.expr.compile import ExpressionLike
+from lancelet.expr.expression import Column, Expression
+from lancelet.expr.parse import parse_with_source
+from lancelet.expr.traversal import children, columns_of, with_children
 from lancelet.format.field import Field
-from lancelet.format.fragment import Fragment
-from lancelet.format.operation import Update, UpdateMode
-from lancelet.format.roaring import render_bitmap, to_bitmap
+from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.schema import Schema
-from lancelet.rowids.address import UInt64s, addresses_of
-from lancelet.scan.projection import Projection, project
-from lancelet.scan.take import take_addresses
-from lancelet.table.commit import refresh_snapshot
-from lancelet.table.lineage import updated_versions_of
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.scan.projection import Projection, project, stored_path
+from lancelet.table.commit import CommitOptions, refresh_snapshot
+from lancelet.table.computed_columns import (
+    STORED_KEY,
+    Definition,
+    InputField,
+    definitions_of,
+    entries_after_adding,
+    has_computed_columns,
+    num_stale_rows,
+    stale_offsets,
+)
+from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
-
-STORED_KEY: Final = "lancelet.computed"
-"""The key in the metadata of fields, and in the table config."""
-
-_CONFLICTS_MAX: Final = 10
-_ROW_ADDRESS: Final = "_rowaddr"
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedColumn:
-    """A column whose definition is stored with the table.
-
-    `value` is an expression, or a Python function that gets an Arrow array for each of `inputs` and
-    returns an array of `data_type`. The table stores the name of a function, not its code.
-
-    Attributes:
-        name: The name of the column.
-        value: An expression, or a function.
-        inputs: The arguments of a function: columns or expressions.
-        data_type: The type of the results of a function.
-    """
-
-    name: str
-    value: str | Callable[..., Any]
-    inputs: tuple[str, ...] = ()
-    data_type: pa.DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,159 +58,6 @@ class StaleRows:
     fragments: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshedRows:
-    """The result of a refresh.
-
-    Attributes:
-        refreshed: The number of rows whose values were computed.
-        remaining: The number of rows that are still out of date.
-    """
-
-    refreshed: int
-    remaining: int
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshBudget:
-    """Limits of a refresh; None for no limit."""
-
-    rows: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Definition:
-    """A definition as stored: an expression, or the name of a function and its inputs."""
-
-    expression: str | None
-    function: str | None
-    inputs: tuple[str, ...]
-
-    @staticmethod
-    def of(column: ComputedColumn) -> _Definition:
-        if isinstance(column.value, str):
-            if column.inputs or column.data_type is not None:
-                raise ColumnFunctionError(
-                    "an expression has no inputs and no type; omit them", column=column.name
-                )
-            return _Definition(column.value, None, (column.value,))
-        if not column.inputs or column.data_type is None:
-            raise ColumnFunctionError(
-                "a function requires `inputs` and `data_type`", column=column.name
-            )
-        function = getattr(column.value, "__name__", type(column.value).__name__)
-        return _Definition(None, function, tuple(column.inputs))
-
-    @staticmethod
-    def parse(text: str, column: str) -> _Definition:
-        try:
-            stored = json.loads(text)
-            return _Definition(
-                stored.get("expression"), stored.get("function"), tuple(stored["inputs"])
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                "the definition of a computed column is damaged; drop the column and add it again",
-                column=column,
-            ) from error
-
-    def __str__(self) -> str:
-        return self.expression or f"{self.function}({', '.join(self.inputs)})"
-
-    def render(self) -> str:
-        """Return the text for the field metadata."""
-        return json.dumps(
-            {
-                "expression": self.expression,
-                "function": self.function,
-                "inputs": list(self.inputs),
-            }
-        )
-
-    def projection(self, schema: Schema) -> Projection:
-        """Return the projection that computes the inputs."""
-        return project(schema, {f"_{n}": text for n, text in enumerate(self.inputs)})
-
-    def values(self, inputs: pa.RecordBatch, data_type: pa.DataType, call: Any) -> pa.Array:
-        """Return the values for computed inputs."""
-        if self.expression is not None:
-            return self._cast(inputs.column(0), data_type)
-        result = call(*inputs.columns)
-        if isinstance(result, pa.ChunkedArray):
-            result = result.combine_chunks()
-        try:
-            array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
-        except (TypeError, pa.ArrowException) as error:
-            raise ColumnFunctionError(
-                f"the function of a computed column returned no array of its type: {error}",
-                function=self.function,
-                expected=str(data_type),
-            ) from error
-        if len(array) != inputs.num_rows:
-            raise ColumnFunctionError(
-                "the function of a computed column must return one value per row",
-                function=self.function,
-                rows=inputs.num_rows,
-                values=len(array),
-            )
-        return self._cast(array, data_type)
-
-    def _cast(self, array: pa.Array, data_type: pa.DataType) -> pa.Array:
-        """Return values with the type of the column; an input or the column may have been cast."""
-        if array.type == data_type:
-            return array
-        try:
-            return array.cast(data_type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnFunctionError(
-                "the definition of a computed column has values of another type than the column",
-                definition=str(self),
-                expected=str(data_type),
-                found=str(array.type),
-            ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The version up to which values are up to date, and later versions of refreshes."""
-
-    version: int
-    own: tuple[int, ...]
-
-    @staticmethod
-    def of(snapshot: Snapshot) -> _State:
-        text = snapshot.manifest.config.get(STORED_KEY)
-        if text is None:
-            return _State(0, ())
-        try:
-            stored = json.loads(text)
-            return _State(int(stored["version"]), tuple(map(int, stored["own"])))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                "the record of computed columns in the table config is damaged; delete the entry "
-                "to compute all values again",
-                key=STORED_KEY,
-                found=text,
-            ) from error
-
-    def put(self, snapshot: Snapshot) -> Snapshot:
-        """Record the state in the table config."""
-        text = json.dumps({"version": self.version, "own": list(self.own)})
-        return update_config(snapshot, {STORED_KEY: text})
-
-    def stale_in(self, snapshot: Snapshot, fragment: Fragment) -> Int64s:
-        """Return the offsets of the live rows of a fragment that are out of date."""
-        sequence = updated_versions_of(snapshot, fragment)
-        own = np.array(self.own, np.uint64)
-        is_stale = (sequence.versions > self.version) & ~np.isin(sequence.versions, own)
-        if not is_stale.any():
-            return np.empty(0, np.int64)
-        flags = np.repeat(is_stale, sequence.lengths)
-        flags &= snapshot.deletions(fragment).live_within(0, len(flags))
-        return np.flatnonzero(flags)
-
-
 def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
     """Return the values of a new computed column."""
     if not snapshot.manifest.uses_stable_row_ids:
@@ -245,8 +66,8 @@ def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
             "enable_stable_row_ids=True",
             uri=snapshot.location.uri,
         )
-    definition = _Definition.of(column)
-    projection = definition.projection(snapshot.schema)
+    definition = _definition_of(column)
+    projection = bound_inputs(definition, snapshot.schema, column.name)
     if projection.row_columns:
         raise ColumnError(
             "row columns cannot be inputs of a computed column",
@@ -267,137 +88,154 @@ def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
                 input=field.name,
             )
     data_type = column.data_type or projection.schema.field(0).type
-    metadata = {STORED_KEY: definition.render()}
-    schema = pa.schema([pa.field(column.name, data_type, metadata=metadata)])
+    stored = with_input_fields(definition, snapshot.schema)
+    schema = pa.schema([pa.field(column.name, data_type, metadata={STORED_KEY: stored.render()})])
 
     def call(batch: pa.RecordBatch) -> pa.RecordBatch:
-        values = definition.values(projection.compute(batch), data_type, column.value)
+        values = values_of(definition, projection.compute(batch), data_type, column.value)
         return pa.RecordBatch.from_arrays([values], schema=schema)
 
     return Function(call, schema, tuple(field.name for field in projection.fields))
 
 
-def add_computed_column(snapshot: Snapshot, column: ComputedColumn) -> Snapshot:
-    """Add a column with the values of its definition, and store the definition."""
-    source = source_of(snapshot, column)
-    return adding_columns(snapshot, lambda: add_columns(snapshot, source))
+def adding_columns(
+    snapshot: Snapshot, options: CommitOptions, *, is_computed: bool = False
+) -> CommitOptions:
+    """Return the options of a commit that adds columns with values.
 
-
-def adding_columns(snapshot: Snapshot, add: Callable[[], Snapshot]) -> Snapshot:
-    """Add columns, which updates all rows but changes no input of a computed column."""
-    latest = refresh_snapshot(snapshot)
-    state = _State.of(latest)
-    if not state.version or not has_computed_columns(latest):
-        state = _State(latest.version, ())
-    elif (stale := _num_stale(latest)) > 0:
+    Raises:
+        ColumnError: Values are out of date. The commit would update all rows, and hide which ones.
+    """
+    if has_computed_columns(snapshot) and (stale := num_stale_rows(refresh_snapshot(snapshot))):
         raise ColumnError(
             "values of computed columns are out of date, and a new column would hide which rows; "
             "call refresh_columns first",
             rows=stale,
         )
-    added = add()
-    if added.version > latest.version + 1:
-        before = open_snapshot(added.location, added.version - 1)
-        if has_computed_columns(before):
-            if _num_stale(before):
-                return added  # another writer changed rows meanwhile; all values are out of date
-            state = _State.of(before)
-    return replace(state, own=(*state.own, added.version)).put(added)
-
-
-def has_computed_columns(snapshot: Snapshot) -> bool:
-    """Return whether a table has computed columns."""
-    return any(STORED_KEY in field.metadata for field in snapshot.schema.fields)
+    entries = partial(entries_after_adding, is_computed=is_computed)
+    return replace(options, config_entries=entries)
 
 
 def stale_rows(snapshot: Snapshot) -> StaleRows:
     """Return the computed columns, and the rows that are out of date."""
-    columns = {field.name: str(definition) for field, definition in _computed(snapshot)}
-    counts = [len(offsets) for _, offsets in _stale_rows(snapshot, _State.of(snapshot))]
-    return StaleRows(columns, sum(counts) if columns else 0, len(counts) if columns else 0)
+    schema = snapshot.schema
+    columns = {field.name: _text(own, schema) for field, own in definitions_of(schema)}
+    counts = [len(offsets) for _, offsets in stale_offsets(snapshot)]
+    return StaleRows(columns, sum(counts), len(counts))
 
 
-def refresh_columns(
-    snapshot: Snapshot, functions: Functions, budget: RefreshBudget | None = None
-) -> tuple[Snapshot, RefreshedRows]:
-    """Compute the values that are out of date; each fragment is committed once."""
-    limits, current = _Limits.of(budget or RefreshBudget()), refresh_snapshot(snapshot)
-    total, conflicts = 0, 0
-    while True:
-        try:
-            for published, count in _refreshed_fragments(current, functions, limits, total):
-                current, total = published, total + count
-            break
-        except CommitConflictError:
-            # Another writer changed the fragment; its rows are found again.
-            conflicts += 1
-            if conflicts == _CONFLICTS_MAX:
-                raise
-            current = refresh_snapshot(current)
-    return current, RefreshedRows(total, stale_rows(current).rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The rows that may be computed, and the time at which to stop."""
-
-    rows: int | None
-    deadline: float | None
-
-    @staticmethod
-    def of(budget: RefreshBudget) -> _Limits:
-        now = surroundings.monotonic()
-        return _Limits(budget.rows, None if budget.seconds is None else now + budget.seconds)
-
-    def is_reached(self, done: int) -> bool:
-        if self.rows is not None and done >= self.rows:
-            return True
-        return self.deadline is not None and surroundings.monotonic() >= self.deadline
-
-
-def _refreshed_fragments(
-    snapshot: Snapshot, functions: Functions, limits: _Limits, done: int
-) -> Iterator[tuple[Snapshot, int]]:
-    """Refresh the rows of one fragment after the other, each in a commit of its own."""
-    computed = list(_computed(snapshot))
-    calls = {field.name: _called(field, own, functions) for field, own in computed}
-    state, start, is_complete = _State.of(snapshot), snapshot, True
-    for fragment, stale in list(_stale_rows(snapshot, state)) if computed else ():
-        if limits.is_reached(done):
-            return
-        offsets = stale if limits.rows is None else stale[: limits.rows - done]
-        is_complete = is_complete and len(offsets) == len(stale)
-        addresses = addresses_of(fragment.id, offsets)
-        columns = {
-            field.name: own.values(_inputs(snapshot, own, addresses), field.arrow_type, call)
-            for (field, own), call in zip(computed, calls.values(), strict=True)
-        }
-        joined = Joined(pa.array(addresses), pa.table(columns))
-        current = snapshot.fragments.by_id(int(fragment.id))
-        updated = update_fragment_columns(snapshot, current, _ROW_ADDRESS, joined)
-        operation = Update(
-            updated_fragments=(updated.fragment,),
-            fields_modified=updated.field_ids,
-            mode=UpdateMode.REWRITE_COLUMNS,
-            updated_offsets={int(fragment.id): render_bitmap(to_bitmap(updated.offsets))},
+def bound_inputs(definition: Definition, schema: Schema, column: str) -> Projection:
+    """Return the projection that computes the inputs."""
+    moved = _moved_paths(definition, schema)
+    dropped = next((path for path, found in moved.items() if found is None), None)
+    if dropped is not None:
+        raise ColumnError(
+            "an input of a computed column was dropped or replaced; drop the computed column, and "
+            "add it again with a column that exists",
+            column=column,
+            input=format_path(dropped),
         )
-        published = publish(snapshot, operation)
-        state = replace(state, own=(*state.own, published.version))
-        snapshot = state.put(published)
-        done += len(offsets)
-        yield snapshot, len(offsets)
-    if is_complete and state.version < start.version:
-        later = tuple(number for number in state.own if number > start.version)
-        yield _State(start.version, later).put(snapshot), 0
+    texts = enumerate(definition.inputs)
+    return project(schema, {f"_{number}": _renamed(text, moved) for number, text in texts})
 
 
-def _inputs(snapshot: Snapshot, definition: _Definition, addresses: UInt64s) -> pa.RecordBatch:
-    rows = take_addresses(snapshot, addresses, definition.projection(snapshot.schema))
-    (batch,) = rows.combine_chunks().to_batches()
-    return batch
+def with_input_fields(definition: Definition, schema: Schema) -> Definition:
+    """Return a definition with the field ids of its inputs in a schema."""
+    moved = _moved_paths(definition, schema)
+    fields = []
+    paths = (columns_of(parse_with_source(text)[0]) for text in definition.inputs)
+    for path in sorted(frozenset[tuple[str, ...]]().union(*paths)):
+        (bound,) = project(schema, {"_": Column(moved.get(path) or path)}).columns
+        for resolved in sorted(columns_of(bound.expression)):
+            stored = stored_path(schema, resolved)
+            node = schema.field_by_path(stored)
+            ids = tuple(int(each.id) for each in node.walk())
+            fields.append(InputField(path, len(parse_path(stored)), ids))
+    return replace(definition, fields=tuple(fields))
 
 
-def _called(field: Field, definition: _Definition, functions: Functions) -> Any:
+def with_replaced_inputs(before: Schema, after: Schema) -> Schema:
+    """Return an altered schema whose definitions have the new field ids of their inputs.
+
+    Both schemas have the same structure, apart from the children of fields with new types.
+    """
+    if not any(STORED_KEY in field.metadata for field in after.fields):
+        return after
+    pairs = zip(before.fields, after.fields, strict=True)
+    new = {int(old.id): found for pair in pairs for old, found in _pairs(*pair)}
+
+    def updated(field: Field) -> Field:
+        text = field.metadata.get(STORED_KEY)
+        if text is None:
+            return field
+        definition = Definition.parse(text, field.name)
+        if definition.fields is None:
+            try:
+                definition = with_input_fields(definition, before)
+            except LanceletError:
+                return field  # an input does not exist; a refresh reports it
+        assert definition.fields is not None
+        fields = tuple(
+            replace(each, ids=tuple(int(node.id) for node in new[each.ids[0]].walk()))
+            if each.ids[0] in new
+            else each
+            for each in definition.fields
+        )
+        rendered = replace(definition, fields=fields).render()
+        return replace(field, metadata={**field.metadata, STORED_KEY: rendered})
+
+    return replace(after, fields=tuple(map(updated, after.fields)))
+
+
+def _pairs(before: Field, after: Field) -> Iterator[tuple[Field, Field]]:
+    yield before, after
+    if len(before.children) == len(after.children):
+        for old, new in zip(before.children, after.children, strict=True):
+            yield from _pairs(old, new)
+
+
+def check_inputs_remain(before: Schema, after: Schema) -> None:
+    """Raise if a remaining computed column has an input that is dropped."""
+    for field, definition in definitions_of(after):
+        for each in definition.fields or ():
+            number = each.ids[0]
+            if number in before.by_id and number not in after.by_id:
+                raise ColumnError(
+                    "the column is an input of a computed column; drop the computed column first, "
+                    "or both together",
+                    column=before.path_of(number),
+                    computed=field.name,
+                )
+
+
+def values_of(
+    definition: Definition, inputs: pa.RecordBatch, data_type: pa.DataType, call: Any
+) -> pa.Array:
+    """Return the values of a column for computed inputs."""
+    if definition.expression is not None:
+        return _cast(definition, inputs.column(0), data_type)
+    result = call(*inputs.columns)
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    try:
+        array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise ColumnFunctionError(
+            f"the function of a computed column returned no array of its type: {error}",
+            function=definition.function,
+            expected=str(data_type),
+        ) from error
+    if len(array) != inputs.num_rows:
+        raise ColumnFunctionError(
+            "the function of a computed column must return one value per row",
+            function=definition.function,
+            rows=inputs.num_rows,
+            values=len(array),
+        )
+    return _cast(definition, array, data_type)
+
+
+def function_of(field: Field, definition: Definition, functions: Functions) -> Any:
     """Return the function of a column; None for an expression."""
     if definition.function is None:
         return None
@@ -412,19 +250,63 @@ def _called(field: Field, definition: _Definition, functions: Functions) -> Any:
     return call
 
 
-def _num_stale(snapshot: Snapshot) -> int:
-    return sum(len(offsets) for _, offsets in _stale_rows(snapshot, _State.of(snapshot)))
+def _definition_of(column: ComputedColumn) -> Definition:
+    if isinstance(column.value, str):
+        if column.inputs or column.data_type is not None:
+            raise ColumnFunctionError(
+                "an expression has no inputs and no type; omit them", column=column.name
+            )
+        return Definition(column.value, None, (column.value,))
+    if not column.inputs or column.data_type is None:
+        raise ColumnFunctionError(
+            "a function requires `inputs` and `data_type`", column=column.name
+        )
+    function = getattr(column.value, "__name__", type(column.value).__name__)
+    return Definition(None, function, tuple(column.inputs))
 
 
-def _stale_rows(snapshot: Snapshot, state: _State) -> Iterator[tuple[Fragment, Int64s]]:
-    for fragment in snapshot.fragments:
-        offsets = state.stale_in(snapshot, fragment)
-        if len(offsets):
-            yield fragment, offsets
+def _cast(definition: Definition, array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return values with the type of the column; an input or the column may have been cast."""
+    if array.type == data_type:
+        return array
+    try:
+        return array.cast(data_type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ColumnFunctionError(
+            "the definition of a computed column has values of another type than the column",
+            definition=_original_text(definition),
+            expected=str(data_type),
+            found=str(array.type),
+        ) from error
 
 
-def _computed(snapshot: Snapshot) -> Iterator[tuple[Field, _Definition]]:
-    for field in snapshot.schema.fields:
-        text = field.metadata.get(STORED_KEY)
-        if text is not None:
-            yield field, _Definition.parse(text, field.name)
+def _original_text(definition: Definition) -> str:
+    return definition.expression or f"{definition.function}({', '.join(definition.inputs)})"
+
+
+def _text(definition: Definition, schema: Schema) -> str:
+    """Return the expression or call, with the present names of inputs that were renamed."""
+    moved = _moved_paths(definition, schema)
+    inputs = [str(_renamed(text, moved)) for text in definition.inputs]
+    if definition.function is None:
+        return inputs[0]
+    return f"{definition.function}({', '.join(inputs)})"
+
+
+def _moved_paths(
+    definition: Definition, schema: Schema
+) -> dict[tuple[str, ...], tuple[str, ...] | None]:
+    """Return the present path of each input, or None if it was dropped."""
+    return {each.path: each.path_in(schema) for each in definition.fields or ()}
+
+
+def _renamed(text: str, moved: Mapping[tuple[str, ...], tuple[str, ...] | None]) -> ExpressionLike:
+    if all(found is None or found == path for path, found in moved.items()):
+        return text
+
+    def visit(node: Expression) -> Expression:
+        if isinstance(node, Column):
+            return Column(moved.get(node.path) or node.path)
+        return with_children(node, tuple(map(visit, children(node))))
+
+    return visit(parse_with_source(text)[0])

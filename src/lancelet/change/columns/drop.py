@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lancelet.change.columns.computed import check_inputs_remain
 from lancelet.change.columns.fields import find_chain, next_field_id
 from lancelet.change.columns.job import Committing
 from lancelet.change.dry_run import ChangeReport, DryRun
@@ -45,6 +46,7 @@ def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:
     schema = without_columns(snapshot.schema, paths)
     for path in paths:
         refuse_change_of_key(snapshot, find_chain(snapshot.schema, path)[-1], "drop")
+    check_inputs_remain(snapshot.schema, schema)
     schema = with_used_field_ids(snapshot, schema, next_field_id(snapshot) - 1)
     return Project(schema, preserves_nullability=True)
 

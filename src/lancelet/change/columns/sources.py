@@ -6,12 +6,13 @@ The sources are:
     Function      a function over batches     called with the live rows, batch by batch
     Rows          a stream of batches         one row for each live row, in the order of the table
     Nulls         a schema                    null in every row; no files are written
+    ComputedColumn                            an expression or function, stored with the table
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -57,4 +58,24 @@ class Nulls:
     schema: pa.Schema
 
 
-NewColumns: TypeAlias = Expressions | Function | Rows | Nulls
+@dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column whose definition is stored with the table.
+
+    `value` is an expression, or a Python function that gets an Arrow array for each of `inputs` and
+    returns an array of `data_type`. The table stores the name of a function, not its code.
+
+    Attributes:
+        name: The name of the column.
+        value: An expression, or a function.
+        inputs: The arguments of a function: columns or expressions.
+        data_type: The type of the results of a function.
+    """
+
+    name: str
+    value: str | Callable[..., Any]
+    inputs: tuple[str, ...] = ()
+    data_type: pa.DataType | None = None
+
+
+NewColumns: TypeAlias = Expressions | Function | Rows | Nulls | ComputedColumn

@@ -9,7 +9,7 @@ from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.named_table import namespace_module
 from lancelet.errors import similar_names
-from lancelet.spark.columns import join_columns
+from lancelet.spark.columns import join_columns, refresh_columns
 from lancelet.spark.sql.column_definitions import column_definitions, parse_columns
 from lancelet.spark.sql.merge_rows import merge_source, update_columns, with_row_addresses
 from lancelet.spark.sql.names import Reference, named_table
@@ -18,6 +18,7 @@ from lancelet.spark.sql.session import Session
 from lancelet.spark.sql.target import Target, counted, empty_result
 from lancelet.spark.types import arrow_field, has_spark_type, stored_field
 from lancelet.spark.write_schema import target_schema
+from lancelet.table.computed_columns import definitions_of
 
 
 def alter(session: Session, parser: StatementParser) -> DataFrame | None:
@@ -38,6 +39,8 @@ def alter(session: Session, parser: StatementParser) -> DataFrame | None:
         names = [target.column(schema, name, start) for name in _list(parser)]
         parser.need("FROM")
         return counted(session, update_columns(session, parser, target, names, base))
+    elif parser.take("REFRESH", "COLUMNS"):
+        return _refresh(session, parser, target)
     elif parser.take("DROP", "COLUMN") or parser.take("DROP", "COLUMNS"):
         may_be_missing = parser.take("IF", "EXISTS")
         names = parser.names("a column") if parser.at("L_PAREN") else _list(parser)
@@ -69,10 +72,26 @@ def alter(session: Session, parser: StatementParser) -> DataFrame | None:
         target.dataset().update_config(dict.fromkeys(names))
     else:
         parser.fail(
-            "expected ADD, UPDATE COLUMNS, DROP COLUMN, RENAME, ALTER COLUMN, SET or UNSET "
-            "TBLPROPERTIES"
+            "expected ADD, UPDATE COLUMNS, REFRESH COLUMNS, DROP COLUMN, RENAME, ALTER COLUMN, "
+            "SET or UNSET TBLPROPERTIES"
         )
     return empty_result(session)
+
+
+def _refresh(session: Session, parser: StatementParser, target: Target) -> DataFrame:
+    """Run REFRESH COLUMNS, for columns that are computed by expressions."""
+    start = parser.position
+    parser.end()
+    for field, definition in definitions_of(target.open().schema):
+        if definition.function is not None:
+            parser.source.fail(
+                f"the column `{field.name}` is computed by a Python function; call "
+                f"ls.refresh_columns(path, {{{definition.function!r}: ...}}, spark=spark)",
+                start,
+            )
+    done = refresh_columns(target.table.uri, **target.running)
+    row = (done.version, done.num_rows, done.remaining)
+    return session.spark.createDataFrame([row], "version long, num_rows long, remaining long")
 
 
 def _texts(parser: StatementParser) -> list[str]:

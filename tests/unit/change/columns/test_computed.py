@@ -3,6 +3,7 @@
 import datetime as dt
 import uuid
 
+import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -11,19 +12,16 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet import ComputedColumn
-from lancelet.change.columns.add import add_columns
-from lancelet.change.columns.computed import adding_columns
 from lancelet.change.columns.fields import ColumnError
-from lancelet.change.columns.sources import Expressions
-from lancelet.errors import ColumnFunctionError, CorruptDataError, ExpressionError
+from lancelet.errors import ColumnFunctionError, CorruptDataError
 
 SHOUT = ComputedColumn("loud", pc.utf8_upper, ("name",), pa.string())
 FUNCTIONS = {"utf8_upper": pc.utf8_upper}
 
 
-def new_table(rows=10, *, stable=True):
+def new_table(rows=10, *, stable=True, uri=None):
     data = pa.table({"id": range(rows), "name": [f"n{number}" for number in range(rows)]})
-    uri = f"memory://{uuid.uuid4().hex}"
+    uri = uri or f"memory://{uuid.uuid4().hex}"
     return lancelet.write_dataset(data, uri, enable_stable_row_ids=stable, max_rows_per_file=4)
 
 
@@ -190,9 +188,26 @@ def test_errors_name_the_next_step():
         dataset.add_columns(ComputedColumn("x", "upper(loud)"))
     with pytest.raises(ColumnError, match="enable_stable_row_ids"):
         new_table(stable=False).add_columns(SHOUT)
-    dataset.alter_columns({"path": "name", "name": "title"})
-    with pytest.raises(ExpressionError, match="name"):
-        dataset.refresh_columns(FUNCTIONS)
+    with pytest.raises(ColumnError, match="input of a computed column; drop the computed"):
+        dataset.drop_columns(["name"])
+
+
+def test_inputs_that_another_library_drops_are_reported(tmp_path):
+    dataset = new_table(uri=tmp_path / "t")
+    dataset.add_columns(SHOUT)
+    for swap in (False, True):
+        other = lance.dataset(dataset.uri)
+        if swap:
+            other.add_columns({"name": "cast(id as string)"})
+        else:
+            other.drop_columns(["name"])
+        dataset.checkout_latest()
+        assert dataset.stale_rows().rows == 10
+        with pytest.raises(ColumnError, match="was dropped or replaced; drop the computed column"):
+            dataset.refresh_columns(FUNCTIONS)
+    dataset.drop_columns(["loud"])
+    dataset.add_columns(SHOUT)
+    assert dataset.to_table()["loud"].to_pylist() == [str(number) for number in range(10)]
 
 
 def test_damaged_definitions_and_records_are_reported():
@@ -255,15 +270,15 @@ def test_rows_that_change_while_a_column_is_added_stay_out_of_date():
     uri = f"memory://{uuid.uuid4().hex}"
     table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
     table.add_columns(ComputedColumn("twice", "id * 2"))
-    snapshot = table._handle.snapshot
+    calls = []
 
-    def add():
-        lancelet.dataset(uri).update({"id": "50"}, where="id = 1")
-        other = lancelet.dataset(uri)._handle.snapshot
-        return add_columns(other, Expressions({"more": "id + 1"}))
+    def add(batch):
+        if not calls:
+            lancelet.dataset(uri).update({"id": "50"}, where="id = 1")
+        calls.append(batch)
+        return pa.record_batch({"more": batch["id"]})
 
-    adding_columns(snapshot, add)
-    table = lancelet.dataset(uri)
+    table.add_columns(lancelet.batch_udf(pa.schema([("more", pa.int64())]))(add))
     assert table.stale_rows().rows == 2
     table.refresh_columns()
     assert sorted(table.to_table()["twice"].to_pylist()) == [4, 100]

@@ -1,0 +1,268 @@
+"""Computed columns: their stored definitions, and the rows whose values are up to date.
+
+    field metadata   lancelet.computed   {"function": "embed", "inputs": ["title"],
+                                          "fields": [{"path": ["title"], "depth": 1, "ids": [1]}]}
+    table config     lancelet.computed   {"version": 12, "own": [14]}
+
+The values of a row are up to date if it was last updated up to version 12, or by version 14, which
+a refresh committed. Other rows were inserted or updated since. A row has one version, so a refresh
+computes all columns of a row together.
+
+The config entry is written by the commit that it describes, never by a later one: a refresh that
+stops leaves no rows whose state is unknown, and concurrent refreshes keep the entries of each
+other. A restore brings back the entry of the restored version.
+
+Inputs are found by field id. If the fields of an input change, for example if a struct gets another
+one, all rows are out of date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.format.field import Field
+from lancelet.format.field_path import parse_path
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.rowids.address import UInt64s
+from lancelet.table.lineage import updated_versions_of
+from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
+
+STORED_KEY: Final = "lancelet.computed"
+"""The key in the metadata of fields, and in the table config."""
+
+_OWN_MAX: Final = 256
+"""If more versions are listed, a commit replaces those that no row has."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """A field that a definition reads.
+
+    Attributes:
+        path: The path as written in the definition.
+        depth: The number of names in the path that are fields; others are keys of a map.
+        ids: The ids of the field and of its descendants.
+    """
+
+    path: tuple[str, ...]
+    depth: int
+    ids: tuple[int, ...]
+
+    def path_in(self, schema: Schema) -> tuple[str, ...] | None:
+        """Return the path in a schema; None if the field was dropped."""
+        if self.ids[0] not in schema.by_id:
+            return None
+        return (*parse_path(schema.path_of(self.ids[0])), *self.path[self.depth :])
+
+    def is_unchanged_in(self, schema: Schema) -> bool:
+        """Return whether a schema has the field with the same descendants."""
+        field = schema.by_id.get(self.ids[0])
+        return field is not None and tuple(int(node.id) for node in field.walk()) == self.ids
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition as stored: an expression, or the name of a function and its inputs.
+
+    `fields` is None for definitions of earlier releases, whose inputs are found by name.
+    """
+
+    expression: str | None
+    function: str | None
+    inputs: tuple[str, ...]
+    fields: tuple[InputField, ...] | None = None
+
+    @staticmethod
+    def parse(text: str, column: str) -> Definition:
+        """Parse the text in the metadata of a field."""
+        try:
+            stored = json.loads(text)
+            fields = stored.get("fields")
+            return Definition(
+                stored.get("expression"),
+                stored.get("function"),
+                tuple(stored["inputs"]),
+                None if fields is None else tuple(map(_input_field, fields)),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(
+                "the definition of a computed column is damaged; drop the column and add it again",
+                column=column,
+            ) from error
+
+    def render(self) -> str:
+        """Return the text for the metadata of a field."""
+        stored: dict[str, Any] = {
+            "expression": self.expression,
+            "function": self.function,
+            "inputs": list(self.inputs),
+        }
+        if self.fields is not None:
+            stored["fields"] = [
+                {"path": list(each.path), "depth": each.depth, "ids": list(each.ids)}
+                for each in self.fields
+            ]
+        return json.dumps(stored)
+
+    def is_unchanged_in(self, schema: Schema) -> bool:
+        """Return whether a schema has the inputs with the same fields."""
+        return self.fields is None or all(each.is_unchanged_in(schema) for each in self.fields)
+
+
+def _input_field(stored: Mapping[str, Any]) -> InputField:
+    field = InputField(tuple(stored["path"]), int(stored["depth"]), tuple(map(int, stored["ids"])))
+    if not field.ids:
+        raise ValueError(stored)
+    return field
+
+
+@dataclass(frozen=True, slots=True)
+class UpToDate:
+    """The version up to which values are up to date, and later versions of refreshes."""
+
+    version: int
+    own: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> UpToDate:
+        """Return the state of a version."""
+        text = snapshot.manifest.config.get(STORED_KEY)
+        definitions = (definition for _, definition in definitions_of(snapshot.schema))
+        if text is None or not all(each.is_unchanged_in(snapshot.schema) for each in definitions):
+            return UpToDate(0)
+        try:
+            stored = json.loads(text)
+            return UpToDate(int(stored["version"]), tuple(map(int, stored["own"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(
+                "the record of computed columns in the table config is damaged; delete the entry "
+                "to compute all values again",
+                key=STORED_KEY,
+                found=text,
+            ) from error
+
+    def to_config(self) -> dict[str, str]:
+        """Return the entry of the table config."""
+        return {STORED_KEY: json.dumps({"version": self.version, "own": list(self.own)})}
+
+    def are_stale(self, versions: UInt64s) -> npt.NDArray[np.bool_]:
+        """Return whether rows with these versions are out of date."""
+        own = np.array(self.own, np.uint64)
+        is_stale: npt.NDArray[np.bool_] = (versions > self.version) & ~np.isin(versions, own)
+        return is_stale
+
+    def stale_rows(self, snapshot: Snapshot, fragment: Fragment) -> tuple[Int64s, UInt64s]:
+        """Return the offsets and versions of the live rows of a fragment that are out of date."""
+        sequence = updated_versions_of(snapshot, fragment)
+        versions, lengths = sequence.versions, sequence.lengths
+        overlaid = _overlaid_version(snapshot, fragment)
+        if overlaid:
+            # Overlays change values but not the versions of rows.
+            versions = np.maximum(versions, np.uint64(overlaid))
+        is_stale = self.are_stale(versions)
+        if not is_stale.any():
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        flags = np.repeat(is_stale, lengths)
+        flags &= snapshot.deletions(fragment).live_within(0, len(flags))
+        return np.flatnonzero(flags), np.repeat(versions, lengths)[flags]
+
+
+def _overlaid_version(snapshot: Snapshot, fragment: Fragment) -> int:
+    """Return the version of the latest overlay of an input; 0 if there is none."""
+    if not fragment.overlays:
+        return 0
+    inputs: set[int] = set()
+    for _, definition in definitions_of(snapshot.schema):
+        if definition.fields is None:
+            inputs.update(int(node.id) for node in snapshot.schema.walk())
+            break
+        inputs.update(number for each in definition.fields for number in each.ids)
+    return max(
+        (
+            overlay.committed_version
+            for overlay in fragment.overlays
+            if not inputs.isdisjoint(overlay.data_file.fields)
+        ),
+        default=0,
+    )
+
+
+def definitions_of(schema: Schema) -> Iterator[tuple[Field, Definition]]:
+    """Yield the computed columns of a schema."""
+    for field in schema.fields:
+        text = field.metadata.get(STORED_KEY)
+        if text is not None:
+            yield field, Definition.parse(text, field.name)
+
+
+def has_computed_columns(snapshot: Snapshot) -> bool:
+    """Return whether a table has computed columns."""
+    return any(STORED_KEY in field.metadata for field in snapshot.schema.fields)
+
+
+def stale_offsets(snapshot: Snapshot) -> Iterator[tuple[Fragment, Int64s]]:
+    """Yield the fragments with rows that are out of date, and the offsets of these rows."""
+    if not has_computed_columns(snapshot):
+        return
+    state = UpToDate.of(snapshot)
+    for fragment in snapshot.fragments:
+        offsets, _ = state.stale_rows(snapshot, fragment)
+        if len(offsets):
+            yield fragment, offsets
+
+
+def num_stale_rows(snapshot: Snapshot) -> int:
+    """Return the number of rows that are out of date."""
+    return sum(len(offsets) for _, offsets in stale_offsets(snapshot))
+
+
+def entries_after_adding(before: Snapshot, version: int, *, is_computed: bool) -> Mapping[str, str]:
+    """Return the config entries of a version that adds columns, or a computed column.
+
+    The version updates all rows but changes no input. If rows were out of date, all rows are.
+    """
+    if not (is_computed or has_computed_columns(before)) or num_stale_rows(before):
+        return {}
+    return UpToDate(version).to_config()
+
+
+def entries_after_refresh(
+    before: Snapshot, version: int, *, refreshed: Mapping[int, Int64s], is_last: bool
+) -> Mapping[str, str]:
+    """Return the config entries of a version that updates the rows at `refreshed` offsets.
+
+    The last version of a refresh replaces the list of its versions by one, where possible.
+    """
+    state = UpToDate.of(before)
+    if not is_last and len(state.own) < _OWN_MAX:
+        return UpToDate(state.version, (*state.own, version)).to_config()
+    first_stale, present = version + 1, [np.empty(0, np.uint64)]
+    for fragment in before.fragments:
+        present.append(updated_versions_of(before, fragment).versions)
+        offsets, versions = state.stale_rows(before, fragment)
+        done = refreshed.get(int(fragment.id))
+        if done is not None:
+            versions = versions[~np.isin(offsets, done)]
+        if len(versions):
+            first_stale = min(first_stale, int(versions.min()))
+    found = np.unique(np.concatenate(present))
+    own = [number for number in state.own if number >= first_stale and number in found]
+    return UpToDate(first_stale - 1, tuple(own) + (version,) * (first_stale <= version)).to_config()
+
+
+def entries_after_limit(before: Snapshot, version: int) -> Mapping[str, str | None]:
+    """Return the config entries after versions of rows above `version` were set to it."""
+    if STORED_KEY not in before.manifest.config:
+        return {}
+    if num_stale_rows(before):
+        return {STORED_KEY: None}
+    return {STORED_KEY: UpToDate(version).to_config()[STORED_KEY]}
