@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
@@ -110,13 +111,30 @@ def _runs_between(
     edges = np.cumsum([0, *map(len, ranges)])
     first_ids = np.array([each.start for each in ranges], np.uint64)
     # A run starts at a range or after a deleted row, and ends before the next of either.
-    starts = np.setdiff1d(np.append(edges[:-1], deleted + 1), np.append(deleted, edges[-1]))
-    stops = np.union1d(edges[1:], deleted)
+    is_last = np.append(deleted[1:] != deleted[:-1] + 1, True)[: len(deleted)]
+    after = deleted[is_last] + 1
+    firsts = edges[:-1][~_contains(deleted, edges[:-1])]
+    starts = _merged(firsts[firsts < edges[-1]], after[after < edges[-1]])
+    stops = _merged(edges[1:], deleted)
     stops = stops[np.searchsorted(stops, starts, side="right")]
     within = np.searchsorted(edges, starts, side="right") - 1
     ids = first_ids[within] + (starts - edges[within]).astype(np.uint64)
     addresses = np.uint64(row_address(fragment_id, 0)) + starts.astype(np.uint64)
     return ids, ids + (stops - starts).astype(np.uint64), addresses
+
+
+def _merged(left: Int64s, right: Int64s) -> Int64s:
+    """Return the distinct values of ascending arrays, in order."""
+    both = np.sort(np.concatenate([left, right]), kind="stable")  # merges ascending runs
+    distinct: Int64s = both[np.append(True, both[1:] != both[:-1])[: len(both)]]
+    return distinct
+
+
+def _contains(ascending: Int64s, values: Int64s) -> npt.NDArray[np.bool_]:
+    """Return whether each value is in an ascending array."""
+    slots = np.searchsorted(ascending, values)
+    found: npt.NDArray[np.bool_] = np.append(ascending, -1)[slots] == values
+    return found
 
 
 def _live_runs(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.views import definition, groups, refresh, relation, rows, statement, tasks
+    from lancelet.views import definition, groups, refresh, relation, rows, statement, stored, tasks
 
-__all__ = ["definition", "groups", "refresh", "relation", "rows", "statement", "tasks"]
+__all__ = ["definition", "groups", "refresh", "relation", "rows", "statement", "stored", "tasks"]
 
 import_on_demand(__name__, {})

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.change.delete import delete_rows, write_deletions
-from lancelet.change.merge.execute import merge_rows
-from lancelet.change.merge.spec import Matched, MergeSpec
+from lancelet.buffers import Int64s
+from lancelet.change.delete import write_deletions
 from lancelet.change.moved_rows import rows_by_fragment
 from lancelet.change.publish import commit_transaction, new_transaction, publish
 from lancelet.change.rows import RowStream
 from lancelet.change.write_table import WriteMode, WriteOptions, write_table
+from lancelet.encodings.arrow import to_numpy
 from lancelet.errors import (
     AlreadyExistsError,
     CommitConflictError,
@@ -38,6 +38,7 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.scan.execute import execute_to_table
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.projection import scan_schema
+from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.commit import CommitOptions, check_same_identity, refresh_snapshot
 from lancelet.table.lineage import row_id_index_of
@@ -60,6 +61,7 @@ from lancelet.views.definition import (
 from lancelet.views.groups import GroupView
 from lancelet.views.relation import JoinedRows, Relation, relation_of, rows_that_refer
 from lancelet.views.rows import Functions, RowChanges, RowView
+from lancelet.views.stored import WrittenRows, write_replacing
 from lancelet.views.tasks import (
     IN_PROCESS,
     Aggregate,
@@ -74,6 +76,9 @@ View: TypeAlias = RowView | GroupView
 
 _FULL_SHARE: Final = 0.5
 """If more of the rows changed, computing all of them is faster."""
+
+_MOST_GROUPS: Final = 0.25
+"""If more of the groups changed, all of them are read."""
 
 _ATTEMPTS: Final = 10
 
@@ -396,23 +401,8 @@ def _put_rows(
     written = runner.run("write", WriteChanged.run, tasks)
     fragments = tuple(fragment for each in written for fragment in each.fragments)
     replaced = np.concatenate([np.empty(0, np.uint64), *(each.replaced for each in written)])
-    options = replace(options, sync=deferred.location.store.flush)
-    if not len(replaced):
-        if not fragments:
-            return _record(view, options)
-        return publish(view, Append(fragments), replace(options, checks_files=runner.is_remote))
-    affected = rows_by_fragment(replaced)
-    removal = write_deletions(deferred, affected)
-    operation = Update(
-        removed_fragment_ids=removal.removed,
-        updated_fragments=removal.updated,
-        new_fragments=fragments,
-        fields_for_preserving_bitmap=tuple(int(each.id) for each in view.schema.walk()),
-        mode=UpdateMode.REWRITE_ROWS,
-    )
-    return publish(
-        view, operation, replace(options, affected=affected, checks_files=runner.is_remote)
-    )
+    done = WrittenRows(fragments, replaced)
+    return _publish(view, deferred, done, replace(options, checks_files=runner.is_remote))
 
 
 def _put_groups(
@@ -442,7 +432,10 @@ def _put_groups(
     )
     difference = queried.difference(added, removed)
     keys = queried.keys_of(difference)
-    stored = execute_to_table(plan_scan(view, ScanOptions(filter=_is_in(GROUP_KEY, keys))))
+    is_most = len(keys) > _MOST_GROUPS * view.num_rows
+    condition = None if is_most else ex.In(ex.Column((GROUP_KEY,)), keys)
+    scan = ScanOptions(filter=condition, with_row_address=True)
+    stored = execute_to_table(plan_scan(view, scan))
     updated = queried.updated(difference, stored)
     table = queried.to_rows(updated.determined)
     if len(updated.undetermined):
@@ -452,10 +445,28 @@ def _put_groups(
         ]
         computed = queried.merge(runner.run("aggregate again", Aggregate.run, again))
         table = pa.concat_tables([table, queried.to_rows(computed).cast(table.schema)])
-    has_rows = pc.is_in(keys, value_set=table.column(GROUP_KEY).combine_chunks())
-    gone = keys.filter(pc.invert(has_rows))
-    gone = gone.filter(pc.is_in(gone, value_set=stored.column(GROUP_KEY).combine_chunks()))
-    return _merge_groups(view, table, gone, options)
+    stored_keys = stored.column(GROUP_KEY).combine_chunks()
+    addresses = to_numpy(stored.column(RowColumn.ADDRESS.value).combine_chunks())
+    found_rows = _rows_of(keys, stored_keys)
+    rows = _rows_of(table.column(GROUP_KEY).combine_chunks(), stored_keys)
+    shown = np.append(addresses, NO_ADDRESS)[rows]
+    order = np.argsort(shown, kind="stable")
+    deferred = view.with_deferred_sync()
+    batches = table.take(pa.array(order)).to_batches()
+    starts = np.cumsum([0, *(each.num_rows for each in batches)])
+    parts = [
+        (batch, shown[order[start : start + batch.num_rows]])
+        for batch, start in zip(batches, starts, strict=False)
+    ]
+    fragments = write_replacing(deferred, parts) if parts else ()
+    replaced = addresses[found_rows[found_rows >= 0]]
+    return _publish(view, deferred, WrittenRows(fragments, replaced), options)
+
+
+def _rows_of(keys: pa.Array, stored: pa.Array) -> Int64s:
+    """Return the index of each key among the stored ones, or -1."""
+    found: Int64s = pc.fill_null(pc.index_in(keys, stored), -1).to_numpy().astype(np.int64)
+    return found
 
 
 def _parts(addresses: Sequence[UInt64s], rows: int) -> Iterator[UInt64s]:
@@ -465,23 +476,25 @@ def _parts(addresses: Sequence[UInt64s], rows: int) -> Iterator[UInt64s]:
         yield together[start : start + rows]
 
 
-def _merge_groups(
-    view: Snapshot, table: pa.Table, gone: pa.Array, options: CommitOptions
+def _publish(
+    view: Snapshot, deferred: Snapshot, written: WrittenRows, options: CommitOptions
 ) -> Snapshot:
-    """Insert or replace groups, and delete groups, in one commit."""
-    if not len(table):
-        if not len(gone):
+    """Publish written rows; `deferred` is the view whose files are flushed before the commit."""
+    options = replace(options, sync=deferred.location.store.flush)
+    if not len(written.replaced):
+        if not written.fragments:
             return _record(view, options)
-        return delete_rows(view, _is_in(GROUP_KEY, gone), options=options).snapshot
-    spec = MergeSpec(
-        on=(GROUP_KEY,),
-        matched=Matched.UPDATE,
-        inserts=True,
-        deletes_unmatched=len(gone) > 0,
-        delete_condition=_is_in(GROUP_KEY, gone) if len(gone) else None,
+        return publish(view, Append(written.fragments), options)
+    affected = rows_by_fragment(written.replaced)
+    removal = write_deletions(deferred, affected)
+    operation = Update(
+        removed_fragment_ids=removal.removed,
+        updated_fragments=removal.updated,
+        new_fragments=written.fragments,
+        fields_for_preserving_bitmap=tuple(int(each.id) for each in view.schema.walk()),
+        mode=UpdateMode.REWRITE_ROWS,
     )
-    stream = RowStream(table.schema, iter(table.to_batches()), is_in_memory=True)
-    return merge_rows(view, stream, spec, options=options).snapshot
+    return publish(view, operation, replace(options, affected=affected))
 
 
 def _record(view: Snapshot, options: CommitOptions) -> Snapshot:
@@ -489,7 +502,3 @@ def _record(view: Snapshot, options: CommitOptions) -> Snapshot:
     assert options.watermark is not None
     entry = {options.watermark.key: str(options.watermark.number)}
     return publish(view, UpdateConfig(config=UpdateMap(entry)), options)
-
-
-def _is_in(key: str, values: pa.Array) -> ex.Expression:
-    return ex.In(ex.Column((key,)), values)

@@ -3,13 +3,12 @@
     source   _rowid 3   {title: "Dune", price: 9}
     view     _source_row_id 3   {title: "Dune", twice: 18}
 
-The row id of the source is the key of the view. A refresh replaces the rows of changed ids.
+The row id of the source is the key of the view. A refresh repositions the rows of changed ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
@@ -17,31 +16,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.change.merge.join import join
+from lancelet.buffers import Int64s
+from lancelet.change.merge.join import plan_keys, probe
 from lancelet.change.merge.key_columns import KeyColumns
-from lancelet.change.merge.key_index import Keys
-from lancelet.change.merge.key_passes import KeyPasses
+from lancelet.change.merge.key_index import KeyIndex, Keys
 from lancelet.change.merge.prepared_source import KeyRanges
-from lancelet.change.moved_rows import RowFiles, with_moved_ids, write_rows
-from lancelet.config import MEMORY_LIMIT_BYTES
 from lancelet.encodings.arrow import to_numpy
 from lancelet.errors import ViewFunctionError
-from lancelet.format.field_path import format_path
-from lancelet.format.fragment import Fragment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
-from lancelet.scan.plan import projection_of
-from lancelet.scan.projection import scan_schema
+from lancelet.scan.plan import FilterStep
 from lancelet.scan.row_columns import RowColumn
-from lancelet.scan.take import take_addresses
 from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.changes.rows import ChangedRows, ChangeKind
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass, replace
 from lancelet.views.definition import ROW_KEY, FunctionCall, Query
 from lancelet.views.relation import Relation
+from lancelet.views.stored import WrittenRows, write_replacing
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 
 _BLOCK_ROWS: Final = 1 << 16
+_RUNS_MAX: Final = 64
+_FEW_IDS: Final = 4096
+_SPARSE: Final = 16
+"""If less than one of so many ids is needed, statistics are not read."""
 # Columns of views do not have this name.
 _ARGUMENT: Final = f"{ROW_KEY}_argument"
 
@@ -64,17 +62,28 @@ class RowChanges:
     @staticmethod
     def of(changes: Sequence[ChangedRows], view: Snapshot) -> RowChanges:
         """Return the changed rows, found in the view."""
-        inserted = [each.ids for each in changes if each.kind is ChangeKind.INSERT]
-        ids, after = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-        for change in changes:
-            own = change.ids
-            if change.after is None and inserted:  # ids of a replaced table may occur again
-                own = np.setdiff1d(own, np.concatenate(inserted))
-            ids.append(own)
-            gone = np.full(len(own), NO_ADDRESS)
-            after.append(gone if change.after is None else change.after)
-        together = np.concatenate(ids)
-        return RowChanges(together, np.concatenate(after), addresses_of_keys(view, together))
+        inserted = [each for each in changes if each.kind is ChangeKind.INSERT]
+        others = [each for each in changes if each.kind is not ChangeKind.INSERT]
+        old = RowChanges._new(others)
+        old = replace(old, shown=addresses_of_keys(view, old.ids))
+        new = RowChanges._new(inserted)
+        if len(new) and len(old):  # ids of a replaced table may occur again
+            _, positions, again = np.intersect1d(new.ids, old.ids, return_indices=True)
+            new.shown[positions] = old.shown[again]
+            old = old.where(np.delete(np.arange(len(old)), again))
+        return RowChanges(
+            np.concatenate([old.ids, new.ids]),
+            np.concatenate([old.after, new.after]),
+            np.concatenate([old.shown, new.shown]),
+        )
+
+    @staticmethod
+    def _new(changes: Sequence[ChangedRows]) -> RowChanges:
+        """Return the changed rows without their rows in the view."""
+        ids = np.concatenate([np.empty(0, np.uint64), *(each.ids for each in changes)])
+        after = [np.full(len(e), NO_ADDRESS) if e.after is None else e.after for e in changes]
+        addresses = np.concatenate([np.empty(0, np.uint64), *after])
+        return RowChanges(ids, addresses, np.full(len(ids), NO_ADDRESS))
 
     def where(self, chosen: npt.NDArray[Any]) -> RowChanges:
         """Return some of the rows, given by a mask or by their indices."""
@@ -90,28 +99,62 @@ class RowChanges:
             yield self.slice(start, start + rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WrittenRows:
-    """New fragments of a view, and the addresses of the rows that they replace or that are gone."""
-
-    fragments: tuple[Fragment, ...]
-    replaced: UInt64s
-
-
 def addresses_of_keys(view: Snapshot, ids: UInt64s) -> UInt64s:
     """Return the address in a view of the row for each row of the source, or `NO_ADDRESS`."""
     found = np.full(len(ids), NO_ADDRESS)
     if not len(ids) or not view.num_rows:
         return found
     key = KeyColumns.of(view.schema, (ROW_KEY,))
-    keys = pa.array(ids)
-    with closing(KeyPasses(MEMORY_LIMIT_BYTES)) as passes:
-        passes.add(Keys.of([keys], with_span=True))
-        ranges = KeyRanges(key)
-        ranges.add([keys])
-        matches = join(view, key, passes, ranges.steps()).matches
-    found[matches.rows] = matches.addresses
+    for matches in probe(plan_keys(view, key, _steps(key, ids)), key, SortedIds(ids).find):
+        found[matches.rows] = matches.addresses
     return found
+
+
+class SortedIds:
+    """Finds distinct ids in columns of ids, which are usually a few ascending runs.
+
+    In a run, each id is found by a binary search; other columns are found through a hash index.
+    """
+
+    def __init__(self, ids: UInt64s) -> None:
+        """Find some ids."""
+        self._ids = ids
+        self._order = np.argsort(ids, kind="stable")
+        self._sorted = ids[self._order]
+
+    @cached_property
+    def _index(self) -> KeyIndex:
+        return KeyIndex.build(Keys.of([pa.array(self._ids)], with_span=True))
+
+    def find(self, columns: Sequence[pa.Array]) -> tuple[Int64s, Int64s]:
+        """Return the indices of values of a column that are found, and the index of each id."""
+        values: UInt64s = to_numpy(columns[0])
+        breaks = np.flatnonzero(values[1:] <= values[:-1]) + 1
+        if len(breaks) > _RUNS_MAX:
+            return self._index.find_rows(columns)
+        empty: Int64s = np.empty(0, np.int64)
+        indices, rows = [empty], [empty]
+        for start, stop in zip([0, *breaks.tolist()], [*breaks.tolist(), len(values)], strict=True):
+            run = values[start:stop]
+            if not len(run):
+                continue
+            low = np.searchsorted(self._sorted, run[0])
+            high = np.searchsorted(self._sorted, run[-1], side="right")
+            own = self._sorted[low:high]
+            slots = np.searchsorted(run, own)
+            hits = np.flatnonzero(run[slots] == own)
+            indices.append(slots[hits] + start)
+            rows.append(self._order[low:high][hits])
+        return np.concatenate(indices), np.concatenate(rows)
+
+
+def _steps(key: KeyColumns, ids: UInt64s) -> tuple[FilterStep, ...]:
+    """Return conditions on the key that skip rows; none if the ids are in most parts of a view."""
+    if len(ids) > _FEW_IDS and int(ids.max() - ids.min()) > _SPARSE * len(ids):
+        return ()
+    ranges = KeyRanges(key)
+    ranges.add([pa.array(ids)])
+    return ranges.steps()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,22 +195,16 @@ class RowView:
         is_shown = changes.shown != NO_ADDRESS
         shown = changes.where(is_present & is_shown)
         shown = shown.where(np.argsort(shown.shown, kind="stable"))
-        moved = [np.empty(0, np.uint64)]
 
-        def rows() -> Iterator[pa.RecordBatch]:
+        def parts() -> Iterator[tuple[pa.RecordBatch, UInt64s]]:
             for changed in (shown, changes.where(is_present & ~is_shown)):
                 for block in changed.blocks():
                     batch, passes = relation.rows_at(block.after, self._inputs(), self.query.filter)
                     own = block if passes is None else block.where(passes)
-                    if not batch.num_rows:
-                        continue
-                    if changed is shown:
-                        moved.append(own.shown)
-                    yield _as_stored(view, self._output(batch, own.ids), own.shown)
+                    if batch.num_rows:
+                        yield self._output(batch, own.ids), own.shown
 
-        fragments = write_rows(view, rows(), RowFiles())
-        fragments = with_moved_ids(view, fragments, np.concatenate(moved))
-        return WrittenRows(fragments, changes.shown[is_shown])
+        return WrittenRows(write_replacing(view, parts()), changes.shown[is_shown])
 
     def _inputs(self) -> dict[str, str]:
         """Return the expressions to read: columns, and the arguments of functions."""
@@ -236,27 +273,6 @@ class RowView:
                 expected=str(expected),
                 found=str(array.type),
             ) from error
-
-
-def _as_stored(view: Snapshot, batch: pa.RecordBatch, shown: UInt64s) -> pa.RecordBatch:
-    """Return rows with the columns of the table of a view; unknown ones keep their values."""
-    schema = scan_schema(view.schema)
-    names = view.schema.names
-    others = [name for name in names if name not in batch.schema.names]
-    stored = None
-    if others and len(shown) and shown[0] != NO_ADDRESS:
-        columns = {name: format_path([name]) for name in others}
-        stored = take_addresses(view, shown, projection_of(view, columns)).combine_chunks()
-    arrays = list[pa.Array]()
-    for name in names:
-        data_type = schema.field(name).type
-        if name in others:
-            nulls = pa.nulls(batch.num_rows, data_type)
-            arrays.append(nulls if stored is None else stored.column(name).combine_chunks())
-        else:
-            array = batch.column(name)
-            arrays.append(array if array.type == data_type else array.cast(data_type))
-    return pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -27,7 +27,8 @@ from lancelet.values import dataclass, replace
 from lancelet.views.definition import Query
 from lancelet.views.groups import GroupView
 from lancelet.views.relation import Relation, relation_of
-from lancelet.views.rows import RowChanges, RowView, WrittenRows
+from lancelet.views.rows import RowChanges, RowView
+from lancelet.views.stored import WrittenRows
 
 T = TypeVar("T")
 R = TypeVar("R")

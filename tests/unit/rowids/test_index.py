@@ -65,3 +65,22 @@ def test_two_live_rows_with_one_id_are_corrupt():
     fragments = [(n, RowIdSequence.of_range(5 * n, 5 * n + 6), None) for n in range(2)]
     with pytest.raises(CorruptDataError):
         RowIdIndex.build(fragments)
+
+
+def test_ranges_with_deleted_rows_have_the_runs_of_their_live_rows():
+    chance = np.random.default_rng(5)
+    for _ in range(300):
+        lengths = chance.integers(0, 5, chance.integers(1, 6)).tolist()
+        starts = (np.cumsum([0, *lengths[:-1]]) + 10 * np.arange(len(lengths))).tolist()
+        sequence = RowIdSequence(
+            tuple(
+                Range(start, start + length) for start, length in zip(starts, lengths, strict=True)
+            )
+        )
+        deleted = np.flatnonzero(chance.random(sum(lengths)) < 0.4)
+        index = RowIdIndex.build([(3, sequence, DeletionVector.of(deleted))])
+        ids = sequence.to_array()
+        live = np.setdiff1d(np.arange(len(ids)), deleted)
+        assert len(index) == len(live)
+        assert index.addresses(ids[live]).tolist() == [(3 << 32) + each for each in live.tolist()]
+        assert (index.addresses(ids[deleted]) == NO_ADDRESS).all()

@@ -11,7 +11,7 @@ it is expected to be cheaper than a scan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -109,15 +109,32 @@ def join(
 def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches]:
     """Return the matches of the first source row of each key, by split."""
 
+    def find(columns: Sequence[pa.Array]) -> tuple[Int64s, Int64s]:
+        indices, found = key_pass.index.find_rows(columns)
+        return indices, key_pass.source_rows(found)
+
+    return probe(plan, key, find)
+
+
+def probe(
+    plan: ScanPlan,
+    key: KeyColumns,
+    find: Callable[[Sequence[pa.Array]], tuple[Int64s, Int64s]],
+) -> list[Matches]:
+    """Return the matches of table keys, by split.
+
+    `find` returns the indices of the keys that are found, and the source row of each.
+    """
+
     def matches_of(split: Split) -> Matches:
         offsets = split.offsets
         if offsets is None:
             offsets = split.source.visible(split.rows)
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
-        indices, found = key_pass.index.find_rows(key.of_rows(rows))
+        indices, found = find(key.of_rows(rows))
         row_offsets = indices + split.rows.start if offsets is None else offsets[indices]
-        return Matches(key_pass.source_rows(found), split.source.addresses(row_offsets))
+        return Matches(found, split.source.addresses(row_offsets))
 
     return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
 

@@ -132,17 +132,17 @@ def _condition(parser: StatementParser) -> str:
 
 
 def _join_of(parser: StatementParser) -> str | None:
-    """Parse the words of a join."""
-    for words in _JOINS:
-        if parser.take(*words):
-            return " ".join(words)
+    """Parse the keywords of a join."""
+    for keywords in _JOINS:
+        if parser.take(*keywords):
+            return " ".join(keywords)
     return None
 
 
 def _alias(parser: StatementParser, reference: Reference) -> str:
     """Return the name of a table in expressions, by default the last part of its name."""
-    words = [word for phrase in _CLAUSES for word in phrase[:1]]
+    keywords = [word for phrase in _CLAUSES for word in phrase[:1]]
     token = parser.token
-    if parser.take("AS") or (token is not None and not any(parser.at(each) for each in words)):
+    if parser.take("AS") or (token is not None and not any(parser.at(each) for each in keywords)):
         return f"AS {quoted(parser.name('the name of a table'))}"
     return "" if reference.is_path else f"AS {quoted(reference.parts[-1])}"
