@@ -23,42 +23,6 @@ LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
 #endif
 }
 
-// Appends bits to a bitmap, least significant first.
-struct BitWriter {
-  Bytes out;
-  int64_t written = 0;  // bytes
-  uint64_t pending = 0;
-  int64_t pending_bits = 0;
-
-  // Appends up to 64 bits. Returns false if the output is full.
-  LANCELET_INLINE bool append(uint64_t bits, int64_t count) {
-    pending |= bits << pending_bits;
-    const int64_t total = pending_bits + count;
-    if (total < 64) {
-      pending_bits = total;
-      return true;
-    }
-    if (out.size - written < 8) return false;
-    store<uint64_t>(out.data + written, pending);
-    written += 8;
-    pending = pending_bits == 0 ? 0 : bits >> (64 - pending_bits);
-    pending_bits = total - 64;
-    return true;
-  }
-
-  bool finish() {
-    for (; pending_bits > 0; pending_bits -= 8, pending >>= 8) {
-      if (written == out.size) return false;
-      out.data[written++] = static_cast<uint8_t>(pending);
-    }
-    return true;
-  }
-};
-
-LANCELET_INLINE uint16_t clamped(int64_t level) {
-  return static_cast<uint16_t>(level < 0 ? 0 : level > 0xFFFF ? 0xFFFF : level);
-}
-
 }  // namespace
 
 int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int64_t continued,
@@ -81,56 +45,11 @@ int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int
   return at;
 }
 
-// Returns the number of lists. Outputs have room for one per entry that opens a list, and `offsets`
-// for one more.
 int64_t unravel_list(Span<const uint16_t> repetition, Span<const uint16_t> definition,
                      args::ListLevels levels, Ints offsets, Bytes validity,
                      Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
-  const int64_t list_level = levels.list_level;
-  const int64_t item_max = levels.item_max;
-  const int64_t slot_max = levels.slot_max;
-  const int64_t empty_level = levels.empty_level;
-  const bool has_definition = definition.size > 0;
-  if (list_level < 1 || (has_definition && definition.size != repetition.size))
-    return fail(kBadCount, 0);
-  const uint16_t below = clamped(list_level - 1);
-  const uint16_t most = clamped(item_max);
-  BitWriter bits{validity};
-  int64_t items = 0, lists = 0, opened = 0;
-  uint64_t previous_is_item = 0;  // no list is open before the first entry
-  for (int64_t start = 0; start < repetition.size; start += kGroup) {
-    const int64_t count = smaller(kGroup, repetition.size - start);
-    const uint64_t all = low_bits(count);
-    uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
-    const uint64_t is_item =
-        has_definition ? at_most(definition.data + start, count, most) & all : all;
-    const uint64_t continues = ~opens & all;
-    if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
-      return fail(kBadLevels, start);
-    if (count_bits(opens) > outer_repetition.size - opened) return fail(kOutputFull, start);
-    for (; opens != 0; opens &= opens - 1) {
-      const int64_t i = __builtin_ctzll(opens);
-      outer_repetition.data[opened] = repetition.data[start + i];
-      int64_t level = 0;
-      if (has_definition) {
-        level = definition.data[start + i];
-        if (opened >= outer_definition.size) return fail(kOutputFull, start);
-        outer_definition.data[opened] = static_cast<uint16_t>(level);
-      }
-      ++opened;
-      if (level > slot_max) continue;
-      if (lists >= offsets.size - 1) return fail(kOutputFull, start);
-      offsets.data[lists++] = items + count_bits(is_item & low_bits(i));
-      if (validity.size > 0 &&
-          !bits.append(level <= item_max || (empty_level != 0 && level == empty_level), 1))
-        return fail(kOutputFull, start);
-    }
-    items += count_bits(is_item);
-    previous_is_item = is_item >> (kGroup - 1);
-  }
-  if (lists >= offsets.size || !bits.finish()) return fail(kOutputFull, repetition.size);
-  offsets.data[lists] = items;
-  return lists;
+  return unravel(repetition, definition, levels, offsets, validity, outer_repetition,
+                 outer_definition);
 }
 
 // Returns the number of slots.

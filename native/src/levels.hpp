@@ -2,6 +2,14 @@
 #pragma once
 
 #include "kernel.hpp"
+#include "parameters.hpp"
+
+#if defined(__AVX512BW__) && defined(__GNUC__)
+#include <immintrin.h>
+#define LANCELET_COMPARES_LEVELS 1
+#else
+#define LANCELET_COMPARES_LEVELS 0
+#endif
 
 namespace LANCELET_NAMESPACE {
 
@@ -17,6 +25,15 @@ static LANCELET_INLINE uint64_t low_bits(int64_t count) {
 
 // Returns a mask of up to 64 levels that are at most `most`.
 static LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, uint16_t most) {
+#if LANCELET_COMPARES_LEVELS
+  const __m512i limit = _mm512_set1_epi16(static_cast<int16_t>(most));
+  const uint64_t wanted = low_bits(count);
+  const __m512i low = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(wanted), levels);
+  const __m512i high = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(wanted >> 32), levels + 32);
+  const uint64_t first = _mm512_cmple_epu16_mask(low, limit);
+  const uint64_t second = _mm512_cmple_epu16_mask(high, limit);
+  return (first | second << 32) & wanted;
+#else
   uint8_t flags[kGroup];
   if (LANCELET_LIKELY(count == kGroup)) {
     for (int64_t i = 0; i < kGroup; ++i) flags[i] = levels[i] <= most;
@@ -29,6 +46,7 @@ static LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, u
   for (int64_t i = 0; i < 8; ++i)
     mask |= ((load<uint64_t>(flags + 8 * i) * 0x0102040810204080u) >> 56) << (8 * i);
   return mask;
+#endif
 }
 
 // FastLanes with 16-bit words: 64 lanes of 16 rows; bitpack.cpp explains the order.
@@ -76,6 +94,94 @@ static inline int64_t unpack_slice(ConstBytes source, int64_t position, int64_t 
   }
   if (tail > 0) memcpy(out, from, tail * 2);
   return 0;
+}
+
+// Appends bits to a bitmap, least significant first.
+struct BitWriter {
+  Bytes out;
+  int64_t written = 0;  // bytes
+  uint64_t pending = 0;
+  int64_t pending_bits = 0;
+
+  // Appends up to 64 bits. Returns false if the output is full.
+  LANCELET_INLINE bool append(uint64_t bits, int64_t count) {
+    pending |= bits << pending_bits;
+    const int64_t total = pending_bits + count;
+    if (total < 64) {
+      pending_bits = total;
+      return true;
+    }
+    if (out.size - written < 8) return false;
+    store<uint64_t>(out.data + written, pending);
+    written += 8;
+    pending = pending_bits == 0 ? 0 : bits >> (64 - pending_bits);
+    pending_bits = total - 64;
+    return true;
+  }
+
+  bool finish() {
+    for (; pending_bits > 0; pending_bits -= 8, pending >>= 8) {
+      if (written == out.size) return false;
+      out.data[written++] = static_cast<uint8_t>(pending);
+    }
+    return true;
+  }
+};
+
+static LANCELET_INLINE uint16_t clamped(int64_t level) {
+  return static_cast<uint16_t>(level < 0 ? 0 : level > 0xFFFF ? 0xFFFF : level);
+}
+
+// Returns the number of lists. Outputs have room for one per entry that opens a list, and `offsets`
+// for one more.
+template <class Offset>
+int64_t unravel(Levels repetition, Levels definition, args::ListLevels levels, Span<Offset> offsets,
+                Bytes validity, Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
+  const int64_t list_level = levels.list_level;
+  const int64_t item_max = levels.item_max;
+  const int64_t slot_max = levels.slot_max;
+  const int64_t empty_level = levels.empty_level;
+  const bool has_definition = definition.size > 0;
+  if (list_level < 1 || (has_definition && definition.size != repetition.size))
+    return fail(kBadCount, 0);
+  const uint16_t below = clamped(list_level - 1);
+  const uint16_t most = clamped(item_max);
+  BitWriter bits{validity};
+  int64_t items = 0, lists = 0, opened = 0;
+  uint64_t previous_is_item = 0;  // no list is open before the first entry
+  for (int64_t start = 0; start < repetition.size; start += kGroup) {
+    const int64_t count = smaller(kGroup, repetition.size - start);
+    const uint64_t all = low_bits(count);
+    uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
+    const uint64_t is_item =
+        has_definition ? at_most(definition.data + start, count, most) & all : all;
+    const uint64_t continues = ~opens & all;
+    if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
+      return fail(kBadLevels, start);
+    if (count_bits(opens) > outer_repetition.size - opened) return fail(kOutputFull, start);
+    for (; opens != 0; opens &= opens - 1) {
+      const int64_t i = __builtin_ctzll(opens);
+      outer_repetition.data[opened] = repetition.data[start + i];
+      int64_t level = 0;
+      if (has_definition) {
+        level = definition.data[start + i];
+        if (opened >= outer_definition.size) return fail(kOutputFull, start);
+        outer_definition.data[opened] = static_cast<uint16_t>(level);
+      }
+      ++opened;
+      if (level > slot_max) continue;
+      if (lists >= offsets.size - 1) return fail(kOutputFull, start);
+      offsets.data[lists++] = static_cast<Offset>(items + count_bits(is_item & low_bits(i)));
+      if (validity.size > 0 &&
+          !bits.append(level <= item_max || (empty_level != 0 && level == empty_level), 1))
+        return fail(kOutputFull, start);
+    }
+    items += count_bits(is_item);
+    previous_is_item = is_item >> (kGroup - 1);
+  }
+  if (lists >= offsets.size || !bits.finish()) return fail(kOutputFull, repetition.size);
+  offsets.data[lists] = static_cast<Offset>(items);
+  return lists;
 }
 
 }  // namespace LANCELET_NAMESPACE

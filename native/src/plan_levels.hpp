@@ -84,7 +84,7 @@ class LevelReader {
   LevelReader(const File& file, const Rows& rows, Entries* entries)
       : file_(file), rows_(rows), entries_(entries) {}
   LevelReader(const LevelReader&) = delete;
-  ~LevelReader() { free(memory_); }
+  ~LevelReader() { KeptMemory::of_thread().give(memory_, memory_bytes_); }
 
   // Adds the entries of the rows of a piece. Returns 0 or a fault.
   int64_t piece(const Piece& piece) {
@@ -132,7 +132,8 @@ class LevelReader {
     int64_t status = open_chunk(page, part, bytes, &chunk);
     if (status < 0) return status;
     if (memory_ == nullptr) {
-      memory_ = static_cast<Memory*>(malloc(sizeof(Memory)));
+      void* const taken = KeptMemory::of_thread().take(sizeof(Memory), &memory_bytes_);
+      memory_ = static_cast<Memory*>(taken);
       if (memory_ == nullptr) return fail(kNoMemory, 0);
     }
     group_ = 0;
@@ -210,6 +211,7 @@ class LevelReader {
   };
 
   Memory* memory_ = nullptr;
+  int64_t memory_bytes_ = 0;
   const uint16_t* rep_ = nullptr;
   const uint16_t* def_ = nullptr;
   int64_t levels_ = 0;
@@ -227,8 +229,6 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
   if (output->layers < 0) return fail(kOutputFull, 0);
   int64_t left = entries.count;
   const bool has_definition = nesting.def_bits > 0;
-  auto* const offsets = static_cast<int64_t*>(malloc(static_cast<size_t>(left + 1) * sizeof(int64_t)));
-  if (offsets == nullptr) return fail(kNoMemory, 0);
   int64_t status = 0, list_level = 0;
   for (int64_t i = 1; i <= layers && status >= 0; ++i) {
     const Layer& layer = nesting.each[i];
@@ -246,32 +246,29 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
       ++list_level;
       int64_t opened = 0;
       for (int64_t k = 0; k < left; ++k) opened += rep[k] >= list_level;
-      // Entries that open lists are compacted in place.
-      status = unravel_list({rep, left}, definition,
-                            {list_level, layer.inner_def_max, layer.slot_def_max, layer.empty_def},
-                            {offsets, left + 1},
-                            {validity.data, has_bits ? validity.size : 0}, {rep, left},
-                            {def, has_definition ? left : 0});
-      if (status < 0) break;
-      left = opened;
-      if (offsets[status] != count) {
-        status = fail(kBadLength, i);
-        break;
-      }
-      found.count = status;
       if (count > INT32_MAX) status = fail(kTooLarge, i);
-      if (status < 0) break;
       const bool is_large = column.large >> i & 1;
       const int64_t width = is_large ? 8 : 4;
-      found.offsets = out->take((status + 1) * width);
-      if (found.offsets < 0) {
-        status = fail(kOutputFull, 0);
-        break;
-      }
+      found.offsets = out->take((opened + 1) * width);
+      if (found.offsets < 0) status = fail(kOutputFull, 0);
+      if (status < 0) break;
       uint8_t* const to = out->bytes.data + found.offsets;
-      for (int64_t k = 0; k <= found.count; ++k)
-        if (is_large) store<int64_t>(to + 8 * k, offsets[k]);
-        else store<int32_t>(to + 4 * k, static_cast<int32_t>(offsets[k]));
+      // Entries that open lists are compacted in place.
+      const auto unravel_to = [&](auto* offsets) {
+        const int64_t lists = unravel({rep, left}, definition,
+                                      {list_level, layer.inner_def_max, layer.slot_def_max,
+                                       layer.empty_def},
+                                      Span{offsets, opened + 1},
+                                      {validity.data, has_bits ? validity.size : 0}, {rep, left},
+                                      {def, has_definition ? left : 0});
+        if (lists < 0) return lists;
+        return offsets[lists] == count ? lists : fail(kBadLength, i);
+      };
+      status = is_large ? unravel_to(reinterpret_cast<int64_t*>(to))
+                        : unravel_to(reinterpret_cast<int32_t*>(to));
+      if (status < 0) break;
+      left = opened;
+      found.count = status;
     } else if (has_definition) {
       const int64_t valid_max = layer.null_def > 0 ? layer.null_def - 1 : 0;
       status = pack_validity(definition, layer.slot_def_max, valid_max, validity);
@@ -286,7 +283,6 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
            sizeof found);
     count = found.count;
   }
-  free(offsets);
   if (status < 0) return status;
   return count == rows ? 0 : fail(kBadLength, 0);
 }

@@ -6,6 +6,7 @@
 // A piece is decoded once, and a whole chunk without intermediate copy.
 #pragma once
 
+#include "kept_memory.hpp"
 #include "plan.hpp"
 #include "search.hpp"
 
@@ -27,15 +28,20 @@ struct Grown {
   Grown() = default;
   Grown(const Grown&) = delete;
   Grown& operator=(const Grown&) = delete;
-  ~Grown() { free(data); }
+  ~Grown() { KeptMemory::of_thread().give(data, room * static_cast<int64_t>(sizeof(T))); }
 
   bool reserve(int64_t more) {
     if (more <= room - count) return true;
     const int64_t target = larger<int64_t>(larger<int64_t>(64, 2 * room), count + more);
-    void* const moved = realloc(data, static_cast<size_t>(target) * sizeof(T));
+    constexpr auto width = static_cast<int64_t>(sizeof(T));
+    KeptMemory& memory = KeptMemory::of_thread();
+    int64_t size = 0;
+    void* const moved = memory.take(target * width, &size);
     if (moved == nullptr) return false;
+    if (count > 0) memcpy(moved, data, static_cast<size_t>(count * width));
+    memory.give(data, room * width);
     data = static_cast<T*>(moved);
-    room = target;
+    room = size / width;
     return true;
   }
 

@@ -59,13 +59,15 @@ struct Scratch {
 
   Scratch() = default;
   Scratch(const Scratch&) = delete;
-  ~Scratch() { free(data); }
+  ~Scratch() { KeptMemory::of_thread().give(data, size); }
 
   bool reserve(int64_t capacity) {
     if (capacity <= size) return true;
-    free(data);
-    data = static_cast<uint8_t*>(malloc(static_cast<size_t>(capacity)));
-    size = data == nullptr ? 0 : capacity;
+    KeptMemory& memory = KeptMemory::of_thread();
+    memory.give(data, size);
+    size = 0;
+    data = static_cast<uint8_t*>(memory.take(capacity, &size));
+    if (data == nullptr) size = 0;
     return data != nullptr;
   }
 };
