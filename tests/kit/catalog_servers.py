@@ -65,7 +65,7 @@ class CatalogServer:
             do_GET = do_POST = do_DELETE = respond  # noqa: N815 - names of the base class
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     @property
     def endpoint(self) -> str:
@@ -136,6 +136,9 @@ class UnityServer(CatalogServer):
                 if path not in self.namespaces:
                     raise RefusedError(404, "NOT_FOUND", f"schema not found: {name}")
                 if method == "DELETE":
+                    if any(table[:2] == path for table in self.tables):
+                        message = "Cannot delete schema with tables"
+                        raise RefusedError(400, "FAILED_PRECONDITION", message)
                     return self.namespaces.pop(path) and {}
                 return {"name": path[-1], "properties": self.namespaces[path]}
             case "POST", "tables":

@@ -471,7 +471,16 @@ def _publish(
     if options.detached:
         folder = VersionFolder.of(store)
     else:
-        listing = confirm_version(existing or published, prepared.base, handler)
+        try:
+            listing = confirm_version(existing or published, prepared.base, handler)
+        except StorageError as error:
+            raise CommitOutcomeUnknownError(
+                "the version was put, but reading the table failed before it was confirmed; look "
+                "for its transaction before repeating the changes",
+                uri=location.uri,
+                version=manifest.version,
+                uuid=transaction.uuid,
+            ) from error
         if listing is None:
             return None
         folder = listing
