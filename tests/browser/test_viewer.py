@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance_namespace import CreateNamespaceRequest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
@@ -22,6 +23,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import lancelet
+from lancelet.namespace import connect
+from tests.kit.hive_server import HiveServer
 
 PATIENCE_SECONDS = 60
 ROWS = 2_000
@@ -741,3 +744,38 @@ def test_changes_are_rejected_without_leave_and_by_other_methods(shop):
         assert reply(address, f"/api/change?{query.replace('apply=1', '')}", "POST")[0] == 200
     finally:
         server.close()
+
+
+def test_databases_and_tables_of_a_catalog_are_browsed(browser, tmp_path):
+    with HiveServer() as metastore:
+        properties = {"uri": metastore.uri, "root": str(tmp_path)}
+        namespace = connect("hive", properties)
+        for name in ("archive", "sales"):
+            namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+        for name, values in (("events", [7]), ("orders", [1, 2, 3])):
+            table = pa.table({"id": values})
+            lancelet.write_dataset(table, namespace_client=namespace, table_id=["sales", name])
+        given = [f"--property={name}={value}" for name, value in properties.items()]
+        server = served("", "--catalog", "hive", *given)
+        try:
+            browser.get(next(server))
+            until(browser, lambda: "sales.orders" in text(browser, "main tbody"))
+            headings = browser.find_elements(By.CSS_SELECTOR, "main h2")
+            assert [each.text for each in headings] == ["archive", "default", "sales"]
+            assert text(browser, "main section p") == "No tables."
+            browser.find_element(By.XPATH, "//main//button[text()='sales.orders']").click()
+            until(browser, lambda: "1 to 3 of 3" in text(browser, "#where"))
+            assert text(browser, "#summary").startswith("version 1, 3 rows")
+            groups = browser.find_elements(By.CSS_SELECTOR, "#tables optgroup")
+            assert [each.get_attribute("label") for each in groups] == ["sales"]
+            chosen = Select(browser.find_element(By.ID, "tables"))
+            chosen.select_by_visible_text("sales.events")
+            until(browser, lambda: text(browser, FIRST) == "7")
+            go(browser, "sql", "sales.orders", query="SELECT count(*) AS n FROM dataset")
+            until(browser, lambda: text(browser, "main tbody td") == "3")
+            go(browser, "versions", "sales.orders")
+            until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".line li"))
+            problems = [each for each in browser.get_log("browser") if each["level"] == "SEVERE"]
+            assert problems == []
+        finally:
+            server.close()

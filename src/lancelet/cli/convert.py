@@ -21,12 +21,15 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
+from lancelet.cli.catalogs import path_of
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output, ProgressLine, cell_text, json_line
 from lancelet.cli.table_arguments import (
+    add_catalog,
     add_scan_options,
     add_storage_options,
     add_version,
+    catalog_of,
     columns_of,
     open_table,
     storage_options_of,
@@ -70,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the format of a target without an extension",
     )
     add_storage_options(parser)
+    add_catalog(parser)
     add_version(parser)
     add_scan_options(parser, "--columns", "--filter")
     parser.add_argument(
@@ -180,14 +184,18 @@ def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) ->
     else:
         schema, batches = source.schema, iter(source)
     progress = out.progress("convert", total)
-    write_dataset(
-        pa.RecordBatchReader.from_batches(schema, _counted(batches, progress)),
-        arguments.target,
-        mode=arguments.mode,
-        storage_options=storage_options_of(arguments),
-        data_storage_version=arguments.data_storage_version,
-        enable_stable_row_ids=arguments.stable_row_ids,
-    )
+    rows = pa.RecordBatchReader.from_batches(schema, _counted(batches, progress))
+    options: dict[str, Any] = {
+        "mode": arguments.mode,
+        "storage_options": storage_options_of(arguments),
+        "data_storage_version": arguments.data_storage_version,
+        "enable_stable_row_ids": arguments.stable_row_ids,
+    }
+    catalog = catalog_of(arguments)
+    if catalog is None:
+        write_dataset(rows, arguments.target, **options)
+    else:
+        catalog.write(rows, path_of(arguments.target), **options)
     return progress.done
 
 

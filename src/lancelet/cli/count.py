@@ -44,7 +44,7 @@ def _snapshot(arguments: argparse.Namespace) -> Snapshot:
     from lancelet.table.location import TableLocation  # noqa: PLC0415 - not needed for `--help`
     from lancelet.table.snapshot import open_snapshot  # noqa: PLC0415 - the same
 
-    if arguments.at is not None:
+    if arguments.at is not None or arguments.catalog is not None:
         return open_table(arguments).snapshot
     return open_snapshot(TableLocation.open(arguments.uri, storage_options_of(arguments)))
 

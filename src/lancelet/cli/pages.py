@@ -11,8 +11,8 @@ from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import (
     add_table,
     add_version,
+    location_of,
     open_table,
-    storage_options_of,
 )
 from lancelet.dataset.file.describe import encoding_text, short_encoding
 from lancelet.dataset.file.reader import open_file
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print the pages."""
-    store, name = open_store(arguments.uri, storage_options_of(arguments))
+    store, name = open_store(*location_of(arguments))
     is_file = _is_object(store, name)
     prefix = arguments.column or ""
     if is_file:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_table, storage_options_of
+from lancelet.cli.table_arguments import add_table, location_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,8 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Refresh the view and print what was done."""
     from lancelet.dataset import open_view  # noqa: PLC0415 - not needed for `--help`
 
-    view = open_view(arguments.uri, storage_options=storage_options_of(arguments))
+    uri, options = location_of(arguments)
+    view = open_view(uri, storage_options=options)
     plan = view.refresh(full=arguments.full, dry_run=arguments.dry_run)
     lines = [
         f"refresh   {plan.kind}",

@@ -16,10 +16,17 @@ import argparse
 import re
 from typing import Final
 
+from lancelet.cli.catalogs import path_of
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.cli.table_arguments import add_full, add_storage_options, storage_options_of
-from lancelet.dataset import dataset
+from lancelet.cli.table_arguments import (
+    add_catalog,
+    add_full,
+    add_storage_options,
+    catalog_of,
+    open_version,
+    storage_options_of,
+)
 from lancelet.dataset.sql.duckdb_engine import TABLES_HINT
 from lancelet.dataset.sql.errors import SqlError
 from lancelet.dataset.sql.tables import sql
@@ -56,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_full(parser)
     add_storage_options(parser)
+    add_catalog(parser)
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
@@ -71,8 +79,10 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     *tables_before, query = arguments.texts
     if len(tables_before) > 1:
         arguments.usage_error("pass one table before the query, and others with --table NAME=URI")
+    catalog = catalog_of(arguments)
     for uri in tables_before:
-        uris |= dict.fromkeys(("dataset", _name_of(uri)), uri)
+        name = _name_of(uri) if catalog is None else path_of(uri)[-1]
+        uris |= dict.fromkeys(("dataset", name), uri)
 
     def named(match: re.Match[str]) -> str:
         text, name, bare = match["text"], match["name"], match["bare"]
@@ -89,7 +99,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         return f'{match[0][:start]}"{table}"'
 
     query = _PATH.sub(named, query)
-    tables = {name: dataset(uri, storage_options=options) for name, uri in uris.items()}
+    tables = {name: open_version(uri, None, options, catalog) for name, uri in uris.items()}
     try:
         rows = sql(query, tables=tables).to_table()
     except SqlError as error:

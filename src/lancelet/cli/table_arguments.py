@@ -7,6 +7,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from lancelet.cli.catalogs import Catalog, connect_catalog, path_of
 from lancelet.cli.scan_arguments import SCAN_OPTIONS
 from lancelet.errors import InvalidInputError
 
@@ -18,9 +19,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
-    """Add the table argument and the storage options."""
-    parser.add_argument("uri", help="a path, or a URI such as s3://bucket/table.lance")
+    """Add the table argument, the storage options and the options of catalogs."""
+    parser.add_argument(
+        "uri",
+        help="a path, a URI such as s3://bucket/table.lance, or with --catalog a name such as "
+        "sales.orders",
+    )
     add_storage_options(parser)
+    add_catalog(parser)
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +37,22 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="an option of the object store, such as region=eu-central-1; may be repeated",
+    )
+
+
+def add_catalog(parser: argparse.ArgumentParser) -> None:
+    """Add the options of catalogs."""
+    parser.add_argument(
+        "--catalog",
+        metavar="KIND",
+        help="look the name up in a catalog: dir, glue, hive, iceberg, polaris, rest or unity",
+    )
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the catalog, such as region=us-east-1; may be repeated",
     )
 
 
@@ -100,29 +122,54 @@ def columns_of(arguments: argparse.Namespace) -> list[str] | None:
 
 def open_table(arguments: argparse.Namespace) -> LanceDataset:
     """Open the table at the requested version."""
-    options = storage_options_of(arguments)
-    return open_version(arguments.uri, getattr(arguments, "at", None), options)
+    at, options = getattr(arguments, "at", None), storage_options_of(arguments)
+    return open_version(arguments.uri, at, options, catalog_of(arguments))
 
 
-def open_version(uri: str, at: str | None, options: dict[str, str] | None) -> LanceDataset:
+def open_version(
+    uri: str, at: str | None, options: dict[str, str] | None, catalog: Catalog | None = None
+) -> LanceDataset:
     """Open a table at a version given as text, by default the latest."""
     from lancelet.dataset import dataset  # noqa: PLC0415 - not needed for `--help`
 
     version = parse_version(at)
+    if catalog is not None:
+        return catalog.open(path_of(uri), version, options)
     if isinstance(version, datetime):
         return dataset(uri, storage_options=options, asof=version)
     return dataset(uri, version=version, storage_options=options)
 
 
+def catalog_of(arguments: argparse.Namespace) -> Catalog | None:
+    """Connect to the catalog of `--catalog`, if given."""
+    properties = _pairs(arguments.property, "--property requires NAME=VALUE")
+    if arguments.catalog is not None:
+        return connect_catalog(arguments.catalog, properties)
+    if properties:
+        raise InvalidInputError("--property requires --catalog KIND", found=list(properties))
+    return None
+
+
+def location_of(arguments: argparse.Namespace) -> tuple[str, dict[str, str] | None]:
+    """Return the location of the table and its storage options."""
+    catalog, options = catalog_of(arguments), storage_options_of(arguments)
+    if catalog is None:
+        return arguments.uri, options
+    location, own = catalog.location(path_of(arguments.uri))
+    return location, {**(options or {}), **own} or None
+
+
 def storage_options_of(arguments: argparse.Namespace) -> dict[str, str] | None:
     """Parse the storage options."""
-    found = {}
-    for text in arguments.storage_option:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise InvalidInputError("--storage-option requires KEY=VALUE", found=text)
-        found[key] = value
-    return found or None
+    return _pairs(arguments.storage_option, "--storage-option requires KEY=VALUE") or None
+
+
+def _pairs(texts: list[str], requirement: str) -> dict[str, str]:
+    """Parse options; errors do not contain values, which may be secrets."""
+    pairs = [text.partition("=") for text in texts]
+    if not all(separator for _, separator, _ in pairs):
+        raise InvalidInputError(requirement)
+    return {name: value for name, _, value in pairs}
 
 
 def parse_version(text: str | None) -> VersionLike | datetime:

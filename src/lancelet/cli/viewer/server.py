@@ -103,7 +103,7 @@ def serve(shown: Shown, port: int | None, started: Callable[[str], None]) -> Non
     Port 0 selects a free port. By default, the port depends on the folder, because browsers store
     settings of a page by port; if it is in use, a free port is selected.
     """
-    server, token = server_of(shown, port_of(shown.root) if port is None else port)
+    server, token = server_of(shown, port_of(shown.label) if port is None else port)
     try:
         server.start()
     except OSError:

@@ -1,7 +1,7 @@
 """The tables of the viewer, arguments of its requests, and requests about whole tables.
 
-Tables have the names that `lancelet ls` lists for the folder. Other names are rejected, so a
-request cannot read outside of the folder.
+Tables have the names that `lancelet ls` lists for the folder, or dotted names in a catalog. Other
+names are rejected, so a request cannot read outside of the folder or namespace.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lancelet import surroundings
+from lancelet.cli.catalogs import Catalog, name_of, path_of
 from lancelet.cli.ls import tables_in
-from lancelet.cli.table_arguments import open_version
+from lancelet.cli.table_arguments import open_version, parse_version
 from lancelet.cli.versions import committed_at
 from lancelet.cli.viewer.cells import is_vector
 from lancelet.cli.viewer.sql_process import Query
 from lancelet.dataset import LanceDataset
-from lancelet.errors import InvalidInputError, LanceletError, NotFoundError, UnsupportedError
+from lancelet.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    LanceletError,
+    NotFoundError,
+    UnsupportedError,
+)
 from lancelet.expr.expression import quote_name
 from lancelet.expr.functions.registry import FUNCTIONS
 from lancelet.values import dataclass
@@ -47,37 +54,78 @@ _INTEGER_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The tables in a folder, and whether the page may change them."""
+    """The tables in a folder or catalog, and whether the page may change them."""
 
     root: str
     storage_options: Mapping[str, str] | None = None
     can_write: bool = False
+    catalog: Catalog | None = None
     _table_names: list[str] = field(default_factory=list, repr=False)
+    _groups: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     _results: deque[tuple[str, pa.Table]] = field(
         default_factory=lambda: deque(maxlen=RESULTS_MAX), repr=False
     )
 
     def names(self) -> list[str]:
         """Return the names of the tables, sorted."""
-        options = None if self.storage_options is None else dict(self.storage_options)
-        self._table_names[:] = tables_in(self.root, options)
+        if self.catalog is None:
+            self._table_names[:] = tables_in(self.root, self._options())
+            return self._table_names
+        found = self.catalog.tables(path_of(self.root))
+        paths = [(*namespace, name) for namespace, names in found.items() for name in names]
+        self._paths.clear()
+        self._paths.update((name_of(path), path) for path in paths)
+        self._groups.clear()
+        for namespace, names in found.items():
+            self._groups[name_of(namespace)] = [name_of((*namespace, name)) for name in names]
+        self._table_names[:] = self._paths
         return self._table_names
+
+    def groups(self) -> list[dict[str, Any]] | None:
+        """Return the namespaces of the catalog with the tables that `names` found, if any."""
+        if self.catalog is None:
+            return None
+        return [{"name": name, "tables": tables} for name, tables in self._groups.items()]
+
+    @property
+    def label(self) -> str:
+        """The folder, or the catalog."""
+        if self.catalog is None:
+            return self.root
+        return f"{self.catalog.kind} {self.root}".rstrip()
 
     def open(self, request: Mapping[str, str]) -> LanceDataset:
         """Return the requested table (`table`) at the requested version (`at`)."""
-        options = None if self.storage_options is None else dict(self.storage_options)
-        return open_version(self._uri(request), request.get("at") or None, options)
+        at = request.get("at") or None
+        if self.catalog is not None:
+            return self.catalog.open(self._path(request), parse_version(at), self._options())
+        return open_version(self._uri(request), at, self._options())
 
     def query(self, request: Mapping[str, str], text: str, limit: int) -> Query:
         """Return a SQL query over the requested table."""
-        at = request.get("at") or None
-        return Query(self._uri(request), at, self.storage_options, text, limit)
+        at, options = request.get("at") or None, self._options()
+        if self.catalog is None:
+            return Query(self._uri(request), at, options, text, limit)
+        location, own = self.catalog.location(self._path(request))
+        return Query(location, at, {**(options or {}), **own} or None, text, limit)
 
     def _uri(self, request: Mapping[str, str]) -> str:
+        name = self._name(request)
+        return self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
+
+    def _path(self, request: Mapping[str, str]) -> tuple[str, ...]:
+        return self._paths[self._name(request)]
+
+    def _name(self, request: Mapping[str, str]) -> str:
         name = request.get("table", "")
         if name not in self._table_names and name not in self.names():
-            raise NotFoundError("the folder contains no table with this name", name=name)
-        return self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
+            place = "folder" if self.catalog is None else "catalog"
+            raise NotFoundError(f"the {place} contains no table with this name", name=name)
+        return name
+
+    def _options(self) -> dict[str, str] | None:
+        return None if self.storage_options is None else dict(self.storage_options)
 
     def keep(self, result: pa.Table) -> str | None:
         """Keep the result of a query, whose rows have no ids, and return its name.
@@ -109,12 +157,15 @@ class Download:
 
 def list_tables(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
     """Return the tables and the permissions of the page."""
-    return {"root": shown.root, "can_write": shown.can_write, "tables": shown.names()}
+    names = shown.names()
+    permissions = {"root": shown.label, "can_write": shown.can_write}
+    return {**permissions, "tables": names, "groups": shown.groups()}
 
 
 def overview(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
     """Return the number of rows, the size and the version of each table."""
-    return {"tables": [_facts(shown, name) for name in shown.names()[:TABLES_MAX]]}
+    facts = [_facts(shown, name) for name in shown.names()[:TABLES_MAX]]
+    return {"tables": facts, "groups": shown.groups()}
 
 
 def _facts(shown: Shown, name: str) -> dict[str, Any]:
@@ -128,6 +179,8 @@ def _facts(shown: Shown, name: str) -> dict[str, Any]:
             "version": snapshot.version,
             "committed": committed_at(snapshot),
         }
+    except DatasetNotFoundError:
+        return {"name": name, "error": "declared, but not written"}
     except LanceletError as error:  # a damaged table must not hide the others
         return {"name": name, "error": str(error)}
 

@@ -86,10 +86,14 @@ function factsOf(values) {
 
 const views = {
   async tables(show) {
-    const { tables } = await request("overview");
+    const { tables, groups } = await request("overview");
     const open = (name) => element("button", { type: "button", onclick: () => { state.at = ""; go("rows", { t: name }); } }, name);
-    show(plain(["table", "rows", "columns", "size", "version", "committed"],
-      tables.map((each) => each.error ? [open(each.name), failed(new Error(each.error))] : [open(each.name), each.rows, each.columns, bytes(each.bytes), each.version, moment(each.committed)])));
+    const list = (shown) => plain(["table", "rows", "columns", "size", "version", "committed"],
+      shown.map((each) => each.error ? [open(each.name), failed(new Error(each.error))] : [open(each.name), each.rows, each.columns, bytes(each.bytes), each.version, moment(each.committed)]));
+    if (!groups) return show(list(tables));
+    const facts = new Map(tables.map((each) => [each.name, each]));
+    show(groups.map((group) => element("section", { class: "group" }, element("h2", {}, group.name),
+      group.tables.length ? list(group.tables.filter((name) => facts.has(name)).map((name) => facts.get(name))) : faint("No tables."))));
   },
 
   async statistics(show, given) {
@@ -344,7 +348,8 @@ async function start() {
   try {
     const found = await request("list_tables");
     state.canWrite = found.can_write;
-    $("tables").replaceChildren(...found.tables.map((name) => element("option", {}, name)));
+    const options = (names) => names.map((name) => element("option", {}, name));
+    $("tables").replaceChildren(...(found.groups ? found.groups.filter((group) => group.tables.length).map((group) => element("optgroup", { label: group.name }, options(group.tables))) : options(found.tables)));
     if (!found.tables.length) return painter("")(element("p", {}, `No tables in ${found.root}.`));
     state.table = found.tables[0];
     if (!location.hash && found.tables.length > 1) history.replaceState(null, "", hash("tables"));
