@@ -21,9 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import to_numpy
 from lancelet.errors import ExpressionError, InvalidInputError
 from lancelet.expr import expression as ex
 from lancelet.expr.coercion import CoercionError, plain
@@ -37,6 +39,10 @@ from lancelet.expr.traversal import walk
 from lancelet.values import dataclass
 
 Rows: TypeAlias = "pa.RecordBatch | pa.StructArray"
+_NUMBERS_MIN: Final = 1024
+_WORD_BYTES: Final = np.dtype(np.intp).itemsize
+_BLOCK_ROWS: Final = 1 << 15
+"""Rows whose temporary arrays fit into the cache."""
 _ESCAPED: Final = re.compile(r"[%_\\]")
 
 
@@ -330,6 +336,9 @@ def _not_distinct(left: Value, right: Value) -> Value:
 
 
 def _is_in(operand: Value, values: pa.Array) -> Value:
+    found = _found_by_number(operand, values)
+    if found is not None:
+        return found
     if pa.types.is_floating(operand.type):
         # Adding zero converts -0.0, which has a different hash, to 0.0.
         operand, values = pc.add(operand, pa.scalar(0, operand.type)), pc.add(_plain(values), 0)
@@ -340,6 +349,36 @@ def _is_in(operand: Value, values: pa.Array) -> Value:
     if values.null_count:
         is_in = pc.if_else(is_in, True, pa.nulls(1, pa.bool_())[0])
     return pc.if_else(pc.is_valid(operand), is_in, pa.nulls(1, pa.bool_())[0])
+
+
+def _found_by_number(operand: Value, values: pa.Array) -> pa.BooleanArray | None:
+    """Return whether each integer is one of `values`, or None if their range is too wide.
+
+    Flags of all numbers in the range are looked up, without hashes.
+    """
+    is_plain = isinstance(operand, pa.Array) and pa.types.is_integer(operand.type)
+    if not is_plain or values.type != operand.type or values.null_count or operand.null_count:
+        return None
+    if not len(values) or len(operand) < _NUMBERS_MIN:
+        return None
+    numbers, listed = to_numpy(operand), to_numpy(values)
+    low = listed.min()
+    span = int(listed.max()) - int(low)
+    if span >= len(operand):
+        return None
+    unsigned = np.dtype(f"u{numbers.dtype.itemsize}")
+    first = low.view(unsigned)
+    flags = np.zeros(span + 2, np.bool_)
+    flags[listed.view(unsigned) - first] = True
+    beyond = unsigned.type(min(span + 1, np.iinfo(unsigned).max))
+    rows = numbers.view(unsigned)
+    found = np.empty(len(rows), np.bool_)
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        slots = rows[start : start + _BLOCK_ROWS] - first  # wraps below the first number
+        np.minimum(slots, beyond, out=slots)
+        indices = slots.view(np.intp) if slots.itemsize == _WORD_BYTES else slots.astype(np.intp)
+        flags.take(indices, out=found[start : start + _BLOCK_ROWS], mode="wrap")
+    return pa.array(found)
 
 
 # --- calls -----------------------------------------------------------------------------------

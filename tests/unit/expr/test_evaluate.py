@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet.errors import ExpressionError, InvalidInputError
+from lancelet.expr import expression as ex
 from lancelet.expr.compile import compile_columns, compile_filter, compile_value
 from lancelet.expr.evaluate import can_fail, evaluate, evaluate_filter, project
 from lancelet.expr.parse import parse
@@ -121,3 +122,23 @@ def test_constants_fill_every_row():
 def test_a_missing_column_is_named():
     with pytest.raises(InvalidInputError, match="column='q'"):
         evaluate(parse("q"), BATCH)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", ["int", "uint"])
+@pytest.mark.parametrize("span", [1, 200, 5000, 1 << 40])
+def test_integers_of_any_range_are_found_in_lists(kind, bits, span):
+    data_type = getattr(pa, f"{kind}{bits}")()
+    chance = np.random.default_rng(span)
+    limits = np.iinfo(f"{kind}{bits}")
+    rows = chance.integers(limits.min, limits.max, 5000, dtype=limits.dtype, endpoint=True)
+    rows[:4] = limits.min, limits.max, limits.min, 0
+    for low in (limits.min, 0, max(limits.min, int(limits.max) - span)):
+        high = min(int(low) + span, limits.max)
+        listed = chance.integers(low, high, 20, dtype=limits.dtype, endpoint=True)
+        rows[100:110] = listed[:10]
+        expression = ex.In(ex.column("n"), pa.array(listed, data_type))
+        batch = pa.record_batch({"n": pa.array(rows, data_type)})
+        for part in (batch, batch.slice(3, 2000)):
+            found = evaluate_filter(expression, part).to_pylist()
+            assert found == np.isin(part.column(0).to_numpy(), listed).tolist()

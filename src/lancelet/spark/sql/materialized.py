@@ -24,7 +24,7 @@ from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.engine import SparkEngine
 from lancelet.spark.files import latest_of
 from lancelet.spark.frames import quoted
-from lancelet.spark.sql.definitions import locate_new, new_table, remove_name
+from lancelet.spark.sql.definitions import locate_new, new_table, remove_unwritten
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.session import Session
@@ -76,7 +76,7 @@ def create(session: Session, parser: StatementParser) -> DataFrame | None:
         create_view(LanceDataset, source.handle, written, _runner(session))
     except BaseException as error:
         if declared and named is not None:
-            remove_name(named)
+            remove_unwritten(named, table, error)
         if isinstance(error, ExpressionError):
             parser.source.fail(error.message.split("\n", maxsplit=1)[0], start)
         raise
