@@ -84,29 +84,22 @@ class Catalog:
 
     def location(self, path: Sequence[str]) -> tuple[str, dict[str, str]]:
         """Return the location of a table and its storage options."""
-        from lance_namespace import DescribeTableRequest  # noqa: PLC0415 - an extra
-
-        request = DescribeTableRequest(id=list(path), vend_credentials=True)
+        request = _names().DescribeTableRequest(id=list(path), vend_credentials=True)
         with catalog_errors():
             found = self.namespace.describe_table(request)
         return found.location, dict(found.storage_options or {})
 
     def tables(self, root: Sequence[str] = ()) -> dict[tuple[str, ...], list[str]]:
         """Return the names of the tables of a namespace and those within it, by namespace."""
-        from lance_namespace import (  # noqa: PLC0415 - an extra
-            ListNamespacesRequest,
-            ListTablesRequest,
-        )
-
-        found, pending = {}, [tuple(root)]
+        found, pending, names = {}, [tuple(root)], _names()
         with catalog_errors():
             while pending:
                 path = pending.pop()
                 children = _all(
-                    self.namespace.list_namespaces, ListNamespacesRequest, path, "namespaces"
+                    self.namespace.list_namespaces, names.ListNamespacesRequest, path, "namespaces"
                 )
                 pending += [(*path, name) for name in children]
-                tables = _all(self.namespace.list_tables, ListTablesRequest, path, "tables")
+                tables = _all(self.namespace.list_tables, names.ListTablesRequest, path, "tables")
                 if tables or (path and not children):
                     found[path] = sorted(tables)
         return dict(sorted(found.items()))
@@ -114,9 +107,7 @@ class Catalog:
 
 def connect_catalog(kind: str, properties: Mapping[str, str]) -> Catalog:
     """Connect to a catalog."""
-    from lancelet.dataset.named_table import namespace_module  # noqa: PLC0415 - slow to import
-
-    namespace_module()  # raises if the extra is not installed
+    _names()  # raises if the extra is not installed
     from lancelet.namespace.kinds import KINDS, connect  # noqa: PLC0415 - an extra
 
     if kind not in KINDS and "." not in kind:
@@ -142,14 +133,19 @@ def name_of(path: Sequence[str]) -> str:
 @contextmanager
 def catalog_errors() -> Iterator[None]:
     """Convert errors of catalogs."""
-    from lance_namespace import LanceNamespaceError  # noqa: PLC0415 - an extra
-
     try:
         yield
-    except LanceNamespaceError as error:
+    except _names().LanceNamespaceError as error:
         names = (kind.__name__ for kind in type(error).__mro__)
         kind = next((_CONVERTED[name] for name in names if name in _CONVERTED), InvalidInputError)
         raise kind(redacted(str(error))) from error
+
+
+def _names() -> Any:
+    """Return the module of requests and errors of namespaces."""
+    from lancelet.dataset.named_table import namespace_module  # noqa: PLC0415 - slow to import
+
+    return namespace_module()
 
 
 def _all(call: Any, request: Any, path: tuple[str, ...], field: str) -> list[str]:

@@ -14,7 +14,7 @@ from lancelet.cli.viewer import server as viewer
 from lancelet.cli.viewer.tables import Shown
 from lancelet.http_server import Request
 from lancelet.namespace import connect
-from tests.kit.catalog_servers import UnityServer
+from tests.kit.catalog_servers import TOKEN, UnityServer
 from tests.kit.hive_server import HiveServer
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
@@ -133,7 +133,7 @@ def test_unsuitable_options_are_explained_without_secrets(words, code, message, 
 
 def test_all_pages_of_listings_are_read(tmp_path):
     with UnityServer() as server:
-        properties = {"endpoint": server.endpoint, "auth_token": "secret", "catalog": "lake"}
+        properties = {"endpoint": server.endpoint, "auth_token": TOKEN, "catalog": "lake"}
         catalog = connect_catalog("unity", properties)
         for number in range(3):
             path = ["lake", f"s{number}"]

@@ -120,8 +120,8 @@ class Shown:
     def _name(self, request: Mapping[str, str]) -> str:
         name = request.get("table", "")
         if name not in self._table_names and name not in self.names():
-            place = "folder" if self.catalog is None else "catalog"
-            raise NotFoundError(f"the {place} contains no table with this name", name=name)
+            owner = "folder" if self.catalog is None else "catalog"
+            raise NotFoundError(f"the {owner} contains no table with this name", name=name)
         return name
 
     def _options(self) -> dict[str, str] | None:
