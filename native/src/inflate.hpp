@@ -10,6 +10,9 @@ static constexpr int64_t kInflateSlack = 64;
 static constexpr int64_t kZstdRatioMax = 128 * 1024 / 3;
 static constexpr int64_t kLz4RatioMax = 255;
 
+// Decompresses the first `wanted` bytes of an LZ4 block, and maybe more; `out` has its entire size.
+int64_t lz4_decompress_start(ConstBytes block, Bytes out, int64_t wanted);
+
 static LANCELET_INLINE int64_t inflate_head(int64_t compression) {
   return compression == plan::kLz4 ? 4 : 8;
 }

@@ -1,4 +1,5 @@
 // LZ4 block compression and decompression. lancelet/kernels/reference/lz4.py shows the format.
+#include "inflate.hpp"
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -43,9 +44,11 @@ LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   }
 }
 
-// Returns whether a block is valid and decompresses to exactly `out_size` bytes.
-bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) {
+// Returns whether a block is valid and decompresses to exactly `out_size` bytes. Stops early, without
+// reading the rest, once it has written `wanted` bytes.
+bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size, int64_t wanted) {
   const uint8_t* const end = at + size;
+  const uint8_t* const enough = to + wanted;
   uint8_t* const start = to;
   uint8_t* const out_end = to + out_size;
   while (at < end) {
@@ -61,6 +64,7 @@ bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) 
     at += literals;
     to += literals;
     if (at == end) return to == out_end;
+    if (to >= enough && to < out_end) return true;
     if (end - at < 2) return false;
     const int64_t back = load<uint16_t>(at);
     at += 2;
@@ -173,11 +177,15 @@ int64_t lz4_decompress_chunks(ConstBytes source, ConstInts position, ConstInts s
     if (bytes < 0 || bytes > out.size - written) return fail(kOutputFull, i);
     const bool is_empty = bytes == 0 && size.data[i] == 0;
     if (!is_empty && !decompress(source.data + position.data[i], size.data[i], out.data + written,
-                                bytes))
+                                bytes, bytes))
       return fail(kBadStream, i);
     written += bytes;
   }
   return written;
+}
+
+int64_t lz4_decompress_start(ConstBytes block, Bytes out, int64_t wanted) {
+  return decompress(block.data, block.size, out.data, out.size, wanted) ? 0 : fail(kBadStream, 0);
 }
 
 int64_t lz4_compress_chunks(ConstBytes source, ConstInts position, ConstInts size, int64_t sized,

@@ -88,9 +88,18 @@ static inline int64_t decompress_to(int64_t compression, ConstBytes values, Byte
   return status < 0 ? status : plain;
 }
 
-static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch) {
-  const int64_t room = inflated_bytes(compression, *values) + kInflateSlack;
+// Decompresses at least the first `wanted` bytes.
+static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch,
+                                 int64_t wanted) {
+  const int64_t size = inflated_bytes(compression, *values);
+  const int64_t room = size + kInflateSlack;
   if (room >= kInflateSlack && !scratch->reserve(room)) return fail(kNoMemory, 0);
+  if (compression == kLz4 && wanted < size) {
+    const int64_t from = inflate_head(compression);
+    const ConstBytes block = {values->data + from, values->size - from};
+    *values = {scratch->data, size};
+    return lz4_decompress_start(block, {scratch->data, size}, wanted);
+  }
   const int64_t plain = decompress_to(compression, *values, {scratch->data, scratch->size});
   if (plain < 0) return plain;
   *values = {scratch->data, plain};
@@ -183,6 +192,16 @@ struct Selected {
 
   bool is_range() const { return numbers == nullptr && runs == nullptr; }
   bool is_all_of(int64_t values) const { return is_range() && start == 0 && count == values; }
+
+  // Returns a position after all selected values.
+  int64_t stop() const {
+    if (is_range()) return start + count;
+    int64_t most = 0;
+    for (int64_t i = 0; i < num_runs; ++i) most = larger(most, runs[i].start + runs[i].count);
+    for (int64_t i = 0; i < count && numbers != nullptr; ++i)
+      most = larger(most, numbers[i] - shift + 1);
+    return most;
+  }
 };
 
 // Calls `visit(start, count)` for consecutive values, in order, until it returns a fault.

@@ -81,9 +81,15 @@ struct Reader {
     return status;
   }
 
-  // Decompresses the values of the open chunk. For unordered rows, several chunks are cached.
-  int64_t inflate(const Page& page, int64_t part) {
+  // Decompresses the first `wanted` bytes of the values of the open chunk, or all of them. For
+  // unordered rows, several chunks are cached.
+  int64_t inflate(const Page& page, int64_t part, int64_t wanted) {
     is_plain = true;
+    if (is_ordered) {
+      // Its other values are not needed, unless it is opened again.
+      chunk.page = nullptr;
+      return decompress(page.compression, &chunk.values, &inflated[0].memory, wanted);
+    }
     for (int64_t i = 0; i < used; ++i)
       if (inflated[i].page == &page && inflated[i].part == part) {
         chunk.values = inflated[i].values;
@@ -92,15 +98,16 @@ struct Reader {
     Inflated& own = inflated[next];
     own.page = nullptr;
     cached_bytes -= own.memory.size;
-    const int64_t status = decompress(page.compression, &chunk.values, &own.memory);
+    const int64_t status =
+        decompress(page.compression, &chunk.values, &own.memory, INT64_MAX);
     cached_bytes += own.memory.size;
     if (status < 0) return status;
     own.page = &page;
     own.part = part;
     own.values = chunk.values;
-    const bool is_more = !is_ordered && used < kInflated && cached_bytes < kInflatedBytes;
+    const bool is_more = used < kInflated && cached_bytes < kInflatedBytes;
     if (is_more && next + 1 == used) ++used;
-    next = is_ordered ? next : (next + 1) % used;
+    next = (next + 1) % used;
     return 0;
   }
 
@@ -210,11 +217,11 @@ struct Reader {
     if (!is_plain) {
       const Bytes room = room_at(*target, piece.start);
       const int64_t size = chunk.count * column.width;
-      if (page.codec == kFlat && page.items.count < 0 && column.form == kFixed &&
-          wanted.is_all_of(chunk.count) && size <= room.size - kInflateSlack &&
+      const bool is_flat = page.codec == kFlat && page.items.count < 0 && column.form == kFixed;
+      if (is_flat && wanted.is_all_of(chunk.count) && size <= room.size - kInflateSlack &&
           inflated_bytes(page.compression, chunk.values) == size)
         return smaller<int64_t>(decompress_to(page.compression, chunk.values, room), 0);
-      status = inflate(page, piece.part);
+      status = inflate(page, piece.part, is_flat ? wanted.stop() * column.width : INT64_MAX);
       if (status < 0) {
         chunk.page = nullptr;
         return status;

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lancelet
 from lancelet import kernels
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices
@@ -79,3 +80,29 @@ def test_the_kernel_is_used_after_pages_are_cached(tmp_path: Path) -> None:
         for _ in range(READS):
             assert _taken(reader, np.array([7])).to_pylist() == [numbers[7]]
     assert asked.called
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_values_of_compressed_chunks_are_taken_in_any_order(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    path = tmp_path / "prices.lance"
+    prices = np.round(np.random.default_rng(2).random(5000) * 1000, 2)
+    if not path.exists():
+        lancelet.write_dataset(pa.table({"v": prices}), path)
+    rows = data.draw(st.lists(st.integers(0, 4999), min_size=1, max_size=12))
+    if data.draw(st.booleans()):
+        rows = sorted(rows)
+    dataset = lancelet.dataset(path)
+    for _ in range(READS):
+        assert dataset.take(rows)["v"].to_pylist() == prices[rows].tolist()
+
+
+def test_prices_are_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "prices.lance"
+    prices = np.round(np.random.default_rng(2).random(5000) * 1000, 2)
+    with LanceFileWriter(path, pa.schema([("v", pa.float64())])) as writer:
+        writer.write_batch(pa.record_batch({"v": prices}))
+    (column,) = LanceFileReader(path).metadata().columns
+    assert "lz4" in str(column.pages[0].encoding).lower()

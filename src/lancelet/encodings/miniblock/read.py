@@ -515,7 +515,9 @@ def _rows_of(
         first, stop = found.searchsorted(
             [ranges[0].start - before, ranges[0].stop - before]
         ).tolist()
-        rows: Int64s = np.add(found[first:stop], before, dtype=np.int64)
+        rows: Int64s = found[first:stop].astype(np.int64)
+        if before:
+            rows += before
         return rows, slice(first, stop)
     bounds = to_bounds(counts)
     chunk = bounds.searchsorted(found, side="right") - 1
