@@ -124,6 +124,7 @@ def compute_task(
         fragment = snapshot.fragments.by_id(number)
         offsets = state.stale_rows(snapshot, fragment)[0][:count]
         part, error = compute_fragment(snapshot, fragment, offsets, how)
+        saved.release(number)
         if part is not None:
             parts.append(part)
             rows += len(part.offsets)

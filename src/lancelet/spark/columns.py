@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from lancelet import surroundings
+from lancelet.change.bases import absolute_path
 from lancelet.change.columns.add import join_columns_to_fragment
 from lancelet.change.columns.from_given import Joined, plan_join
 from lancelet.change.columns.refresh import RefreshOptions
@@ -107,7 +108,7 @@ def add_columns(
     checkpoint_folder = None
     if checkpoint is not None:
         checkpoint_folder = FolderCheckpoint.of(
-            os.fspath(checkpoint), table.options, f"{table.uri} {description}"
+            absolute_path(os.fspath(checkpoint)), table.options, f"{table.uri} {description}"
         )
     options = BackfillOptions(
         checkpoint_folder, bytes_per_task, properties=CommitProperties(message)
@@ -166,7 +167,7 @@ def refresh_columns(
         max_rows,
         max_seconds,
         batch_size or BATCH_ROWS,
-        None if checkpoint is None else os.fspath(checkpoint),
+        None if checkpoint is None else absolute_path(os.fspath(checkpoint)),
     )
     tasks = TaskOptions(
         rows_per_task or BATCH_ROWS, tasks_per_commit or 256, CommitProperties(message)

@@ -2,11 +2,11 @@
 
     field metadata   lancelet.computed   {"function": "embed", "inputs": ["title"],
                                           "fields": [{"path": ["title"], "depth": 1, "ids": [1]}]}
-    table config     lancelet.computed   {"version": 12, "own": [14]}
+    table config     lancelet.computed   {"version": 12, "own": [14], "ranges": [[16, 40]]}
 
-The values of a row are up to date if it was last updated up to version 12, or by version 14, which
-a refresh committed. Other rows were inserted or updated since. A row has one version, so a refresh
-computes all columns of a row together.
+The values of a row are up to date if it was last updated up to version 12, or by versions 14 or 16
+to 40, which refreshes committed. Other rows were inserted or updated since. A row has one version,
+so a refresh computes all columns of a row together.
 
 The config entry is written by the commit that it describes, never by a later one: a refresh that
 stops leaves no rows whose state is unknown, and concurrent refreshes keep the entries of each
@@ -39,8 +39,8 @@ from lancelet.values import dataclass
 STORED_KEY: Final = "lancelet.computed"
 """The key in the metadata of fields, and in the table config."""
 
-_OWN_MAX: Final = 256
-"""If more versions are listed, a commit replaces those that no row has."""
+_COMMITS_PER_CLEANING: Final = 256
+"""After so many commits, a refresh removes versions that no row has from the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,10 @@ class UpToDate:
             return UpToDate(0)
         try:
             stored = json.loads(text)
-            return UpToDate(int(stored["version"]), tuple(map(int, stored["own"])))
+            own = list(map(int, stored["own"]))
+            for first, last in stored.get("ranges", ()):
+                own += range(int(first), int(last) + 1)
+            return UpToDate(int(stored["version"]), tuple(sorted(own)))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
                 "the record of computed columns in the table config is damaged; delete the entry "
@@ -152,7 +155,14 @@ class UpToDate:
 
     def to_config(self) -> dict[str, str]:
         """Return the entry of the table config."""
-        return {STORED_KEY: json.dumps({"version": self.version, "own": list(self.own)})}
+        stored: dict[str, Any] = {"version": self.version}
+        own = np.array(self.own, np.int64)
+        runs = np.split(own, np.flatnonzero(np.diff(own) != 1) + 1) if len(own) else []
+        stored["own"] = [int(number) for run in runs if len(run) < 3 for number in run]
+        ranges = [[int(run[0]), int(run[-1])] for run in runs if len(run) >= 3]
+        if ranges:
+            stored["ranges"] = ranges
+        return {STORED_KEY: json.dumps(stored)}
 
     def are_stale(self, versions: UInt64s) -> npt.NDArray[np.bool_]:
         """Return whether rows with these versions are out of date."""
@@ -235,15 +245,28 @@ def entries_after_adding(before: Snapshot, version: int, *, is_computed: bool) -
     return UpToDate(version).to_config()
 
 
+def stored_definitions(schema: Schema) -> tuple[str, ...]:
+    """Return texts that are equal if the computed columns and their inputs are the same."""
+    return tuple(f"{field.id} {each.render()}" for field, each in definitions_of(schema))
+
+
 def entries_after_refresh(
-    before: Snapshot, version: int, *, refreshed: Mapping[int, Int64s], is_last: bool
+    before: Snapshot,
+    version: int,
+    *,
+    definitions: tuple[str, ...],
+    refreshed: Mapping[int, Int64s],
+    is_last: bool,
 ) -> Mapping[str, str]:
     """Return the config entries of a version that updates the rows at `refreshed` offsets.
 
-    The last version of a refresh replaces the list of its versions by one, where possible.
+    The rows stay out of date if the definitions have changed since the rows were computed. The last
+    version of a refresh replaces the list of its versions by one, where possible.
     """
+    if stored_definitions(before.schema) != definitions:
+        return {}
     state = UpToDate.of(before)
-    if not is_last and len(state.own) < _OWN_MAX:
+    if not is_last and (len(state.own) + 1) % _COMMITS_PER_CLEANING:
         return UpToDate(state.version, (*state.own, version)).to_config()
     first_stale, present = version + 1, [np.empty(0, np.uint64)]
     for fragment in before.fragments:

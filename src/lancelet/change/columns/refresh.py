@@ -14,7 +14,6 @@ are computed again. Deleted rows stay deleted.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -54,6 +53,7 @@ from lancelet.table.computed_columns import (
     entries_after_refresh,
     num_stale_rows,
     stale_offsets,
+    stored_definitions,
 )
 from lancelet.table.lineage import row_ids_of
 from lancelet.table.snapshot import Snapshot
@@ -152,7 +152,7 @@ class RefreshedFragment:
         fragment = snapshot.fragments.by_id(self.fragment_id)
         if fragment != replace(self.fragment, deletion_file=fragment.deletion_file):
             return None
-        if _stored_definitions(snapshot.schema) != self.definitions:
+        if stored_definitions(snapshot.schema) != self.definitions:
             return None
         rows = snapshot.physical_rows(fragment)
         live = self.offsets[snapshot.deletions(fragment).live_within(0, rows)[self.offsets]]
@@ -222,7 +222,7 @@ class StaleQueue:
         self.num_done = 0
         self._max_rows = max_rows
         self._conflicts = 0
-        self._fragments = deque(stale_offsets(snapshot))
+        self._fragments = _ids_of_stale(snapshot)
         self._is_disturbed = False
 
     @property
@@ -238,28 +238,29 @@ class StaleQueue:
         """Yield the fragments and their stale rows in a version, within the limit."""
         left = None if self._max_rows is None else self._max_rows - self.num_done
         if not self._fragments and self._is_disturbed:
-            self._fragments.extend(stale_offsets(snapshot))
+            self._fragments = _ids_of_stale(snapshot)
             self._is_disturbed = False
         state, ids = UpToDate.of(snapshot), snapshot.fragments.ids
-        for fragment, _ in tuple(self._fragments):
+        for number in tuple(self._fragments):
             if left is not None and left <= 0:
                 return
             offsets: Int64s = np.empty(0, np.int64)
-            if int(fragment.id) in ids:
-                current = snapshot.fragments.by_id(int(fragment.id))
-                offsets, _ = state.stale_rows(snapshot, current)
+            if number in ids:
+                fragment = snapshot.fragments.by_id(number)
+                offsets, _ = state.stale_rows(snapshot, fragment)
             if not len(offsets):
-                self._remove([int(fragment.id)])
+                del self._fragments[number]
                 self._is_disturbed = True  # its rows may have moved
                 continue
             if left is not None:
                 offsets = offsets[:left]
                 left -= len(offsets)
-            yield current, offsets
+            yield fragment, offsets
 
     def finish(self, computed: Sequence[int], committed: Offsets) -> None:
         """Remove fragments that were computed; those without a commit are listed again."""
-        self._remove(computed)
+        for number in computed:
+            self._fragments.pop(number, None)
         self.num_done += sum(map(len, committed.values()))
         if len(committed) < len(computed):
             self._is_disturbed = True
@@ -271,9 +272,9 @@ class StaleQueue:
                     retryable=True,
                 )
 
-    def _remove(self, fragment_ids: Sequence[int]) -> None:
-        remaining = (each for each in self._fragments if int(each[0].id) not in fragment_ids)
-        self._fragments = deque(remaining)
+
+def _ids_of_stale(snapshot: Snapshot) -> dict[int, None]:
+    return {int(fragment.id): None for fragment, _ in stale_offsets(snapshot)}
 
 
 def check_functions(schema: Schema, functions: Functions) -> None:
@@ -347,7 +348,7 @@ def compute_fragment(
     by_fields = {file.fields: file for file in updated.fragment.files}
     part = RefreshedFragment(
         fragment,
-        _stored_definitions(snapshot.schema),
+        stored_definitions(snapshot.schema),
         np.sort(computed),
         by_fields[updated.field_ids],
     )
@@ -370,7 +371,12 @@ def publish_refreshed(
             break
         remaining = [part for part in parts if part.fragment_id in offsets]
         is_whole = is_last and len(remaining) == len(parts)
-        entries = partial(entries_after_refresh, refreshed=offsets, is_last=is_whole)
+        entries = partial(
+            entries_after_refresh,
+            definitions=remaining[0].definitions,
+            refreshed=offsets,
+            is_last=is_whole,
+        )
         options = CommitOptions(checks_files=checks_files, config_entries=entries)
         try:
             operation = _operation(snapshot, remaining, offsets)
@@ -394,7 +400,3 @@ def _operation(snapshot: Snapshot, parts: Sequence[RefreshedFragment], offsets: 
             number: render_bitmap(to_bitmap(rows)) for number, rows in offsets.items()
         },
     )
-
-
-def _stored_definitions(schema: Schema) -> tuple[str, ...]:
-    return tuple(f"{field.id} {own.render()}" for field, own in definitions_of(schema))

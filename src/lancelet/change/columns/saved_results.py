@@ -26,7 +26,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.io import Store, open_folder
 from lancelet.rowids.address import UInt64s
-from lancelet.table.computed_columns import definitions_of
+from lancelet.table.computed_columns import definitions_of, stored_definitions
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -98,9 +98,13 @@ class SavedResults:
 
     def forget(self, fragment_id: int) -> None:
         """Delete the results of a fragment, which were committed."""
-        self._parts.pop(fragment_id, None)
+        self.release(fragment_id)
         if self._folder is not None:
             self._folder.delete_folder(self._path(fragment_id))
+
+    def release(self, fragment_id: int) -> None:
+        """Release the memory of the results of a fragment."""
+        self._parts.pop(fragment_id, None)
 
     def clear(self) -> None:
         """Delete all results."""
@@ -136,7 +140,5 @@ def _is_of(part: pa.Table, files: set[str]) -> bool:
 
 
 def _described(schema: Schema) -> list[list[str]]:
-    return [
-        [str(field.id), str(field.arrow_type), definition.render()]
-        for field, definition in definitions_of(schema)
-    ]
+    types = [str(field.arrow_type) for field, _ in definitions_of(schema)]
+    return [types, list(stored_definitions(schema))]

@@ -7,7 +7,6 @@ import sys
 import threading
 import uuid
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +19,12 @@ from lancelet.aio import AsyncDataset
 from lancelet.change.columns.fields import ColumnError
 from lancelet.change.columns.saved_results import SavedResults
 from lancelet.errors import ColumnFunctionError, CommitConflictError
+from lancelet.file import LanceFileWriter
+from lancelet.fragment import DataFile
 from lancelet.table.computed_columns import STORED_KEY, UpToDate
 from tests.kit.child import bound_to_us
 
-ROOT = Path(__file__).resolve().parents[4]
+Operation = lancelet.LanceOperation
 
 
 class Twice:
@@ -432,3 +433,69 @@ def test_indices_on_computed_columns_cover_no_changed_rows():
     assert dataset.count_rows("twice = 6") == 0
     dataset.optimize.optimize_indices()
     assert dataset.to_table(filter="twice = 206")["n"].to_pylist() == [103]
+
+
+def test_overlays_make_the_rows_of_their_fragment_stale(tmp_path):
+    dataset = table_of(uri=str(tmp_path / "t"))
+    with LanceFileWriter(str(tmp_path / "t" / "data" / "overlay.lance")) as writer:
+        writer.write_batch(pa.table({"n": [77]}))
+    version = dataset.get_fragments()[0].metadata.files[0]
+    numbers = version.file_major_version, version.file_minor_version
+    size = (tmp_path / "t" / "data" / "overlay.lance").stat().st_size
+    overlay = Operation.DataOverlayFile(
+        DataFile("overlay.lance", [0], [0], *numbers, size), offsets=[1]
+    )
+    operation = Operation.DataOverlay([Operation.DataOverlayGroup(0, [overlay])])
+    dataset = lancelet.LanceDataset.commit(dataset, operation, read_version=dataset.version)
+    assert dataset.stale_rows().rows == 5
+    refresh(dataset, max_rows=2)
+    assert dataset.stale_rows().rows == 3
+    refresh(dataset)
+    assert 77 in check(dataset)
+
+
+def test_a_refresh_does_not_count_for_definitions_that_changed_meanwhile():
+    data = pa.table({"s": [{"x": 1, "y": 2}]})
+    uri = f"memory://{uuid.uuid4().hex}"
+    dataset = lancelet.write_dataset(data, uri, enable_stable_row_ids=True)
+
+    def count(structs):
+        return pa.array([len(structs.type)] * len(structs))
+
+    dataset.add_columns(ComputedColumn("size", count, ("s",), pa.int64()))
+    dataset.insert({"s": [{"x": 3, "y": 4}]})
+
+    def drops(structs):
+        other = lancelet.dataset(uri)
+        if other.schema.field("s").type.num_fields == 2:
+            other.drop_columns(["s.y"])
+            other.refresh_columns({"count": count})
+        return count(structs)
+
+    dataset.refresh_columns({"count": drops})
+    dataset.checkout_latest()
+    dataset.refresh_columns({"count": count})
+    assert dataset.stale_rows().rows == 0
+    assert dataset.to_table()["size"].to_pylist() == [1, 1]
+
+
+@pytest.mark.parametrize("own", [(), (3,), (3, 4), (3, 4, 5), (2, 4, 5, 6, 9, 11, 12, 13)])
+def test_versions_of_refreshes_are_stored_as_ranges(own):
+    dataset = table_of()
+    state = UpToDate(1, own)
+    dataset.update_config(state.to_config())
+    assert UpToDate.of(dataset.snapshot) == state
+
+
+def test_versions_that_no_row_has_are_removed_from_the_record(monkeypatch):
+    monkeypatch.setattr("lancelet.table.computed_columns._COMMITS_PER_CLEANING", 4)
+    dataset = table_of()
+    dataset.insert({"n": list(range(100, 104))})
+    for _ in range(12):
+        dataset.update({"n": "n + 1000"}, where="n % 1000 = 1")
+        dataset.refresh_columns({"twice": Twice()}, max_rows=1)
+    state = UpToDate.of(dataset.snapshot)
+    assert len(state.own) < 6
+    refresh(dataset)
+    assert UpToDate.of(dataset.snapshot) == UpToDate(dataset.version)
+    check(dataset)
