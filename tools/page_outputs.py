@@ -23,6 +23,11 @@ BLOCK = re.compile(
 )
 
 
+def needs_spark(page: Path) -> bool:
+    """Return whether a page runs in the Spark session of the tests."""
+    return "spark" in page.parts or page.match("recipes/backfill.md")
+
+
 @dataclass(frozen=True)
 class Example:
     """A Python block of a page, with the output that the page shows and the actual one."""

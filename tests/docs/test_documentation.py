@@ -16,6 +16,7 @@ from lancelet.io.trace_events import EVENT_SINKS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGE_TOOL = runpy.run_path(str(ROOT / "tools" / "page_outputs.py"))
+NEEDS_SPARK = PAGE_TOOL["needs_spark"]
 # The site shows a block with another form of fence as plain text.
 FENCE = re.compile(r"(python|python \{\.no-run\}|text|console|sh)?")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
@@ -36,7 +37,7 @@ def no_listeners_afterwards():
 @pytest.mark.parametrize(
     "page",
     # Pages about Spark run in the session of `tests/spark`.
-    [page for page in PAGES if page.exists() and python_blocks(page) and "spark" not in page.parts],
+    [page for page in PAGES if page.exists() and python_blocks(page) and not NEEDS_SPARK(page)],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_page_runs_and_prints_the_output_it_shows(page, tmp_path, monkeypatch):

@@ -10,11 +10,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE_TOOL = runpy.run_path(str(ROOT / "tools" / "page_outputs.py"))
 PAGES = [
     page
-    for page in sorted((ROOT / "docs" / "guide" / "spark").glob("*.md"))
-    if PAGE_TOOL["BLOCK"].search(page.read_text())
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if PAGE_TOOL["needs_spark"](page) and PAGE_TOOL["BLOCK"].search(page.read_text())
 ]
 NEW_SESSION = 'SparkSession.builder.master("local[2]").getOrCreate()'
-RELATIVE_NAME = re.compile(r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1")
+RELATIVE_NAME = re.compile(r"(['\"`])(\w+\.lance|(?:local_)?checkpoint(?!Location)\w*|notes)\1")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
