@@ -12,7 +12,6 @@ with all fields, including those that this package does not know:
 from __future__ import annotations
 
 import os
-import select
 import socket
 import struct
 import weakref
@@ -227,6 +226,7 @@ class ThriftConnection:
 
     def __init__(self, address: tuple[str, int], seconds: float) -> None:
         """Connect."""
+        self._seconds = seconds
         self._socket = socket.create_connection(address, timeout=seconds)
         self._source = self._socket.makefile("rb")
         self._sequence = 0
@@ -248,8 +248,18 @@ class ThriftConnection:
 
     def is_usable(self) -> bool:
         """Return whether the connection is open, and no other process uses it."""
-        # A connection without calls has bytes to read only if it was closed.
-        return self._process == os.getpid() and not select.select([self._socket], [], [], 0)[0]
+        if self._process != os.getpid():
+            return False
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)  # returns at once if it was closed
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self._socket.settimeout(self._seconds)
+        return False
 
     def close(self) -> None:
         """Close the connection."""
