@@ -28,14 +28,18 @@ constexpr int64_t kAhead = 32;
 
 LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   const uint8_t* from = to - back;
-  if (back == 1) {
+  if (LANCELET_LIKELY(back >= 8)) {
+    // Most matches are short: no branch depends on their length or distance.
+    memcpy(to, from, 8);
+    memcpy(to + 8, from + 8, 8);
+    if (LANCELET_LIKELY(length <= 16)) return;
+    if (back >= 16) {
+      for (int64_t k = 16; k < length; k += 16) memcpy(to + k, from + k, 16);
+    } else {
+      for (int64_t k = 16; k < length; k += 8) memcpy(to + k, from + k, 8);
+    }
+  } else if (back == 1) {
     memset(to, *from, size_t(length));  // a run of equal bytes, without store forwarding stalls
-  } else if (LANCELET_LIKELY(back >= 16)) {
-    memcpy(to, from, 16);
-    memcpy(to + 16, from + 16, 16);
-    for (int64_t k = 32; k < length; k += 16) memcpy(to + k, from + k, 16);
-  } else if (back >= 8) {
-    for (int64_t k = 0; k < length; k += 8) memcpy(to + k, from + k, 8);
   } else {
     // A pattern of period `back` also has any multiple of it as a period.
     const int64_t period = back * (7 / back + 1);
