@@ -2,7 +2,7 @@
 
 python benchmarks/bench_views.py [--rows 10000000]
 
-Each case creates the source and its views again. Decision record 42 lists the results.
+Each case creates the source and its views again. Decision record 44 lists the results.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ QUERIES = {
     "rows": "SELECT id, x * 2 AS twice, y FROM source WHERE x < 500000",
     "groups": "SELECT k, count(*) AS n, sum(x) AS total FROM source GROUP BY k",
     "groups with max": "SELECT k, count(*) AS n, max(x) AS most FROM source GROUP BY k",
+    "joined": "SELECT source.id, name, x FROM source JOIN keys ON k = keys.id WHERE x < 500000",
     "function": "SELECT id, model(x) AS score FROM source WHERE x < 100000",
 }
+KINDS = ("append", "range", "random")
+GROUPS = 10_000
 
 
 def model(values: pa.Array) -> pa.Array:
@@ -41,7 +44,7 @@ def main() -> None:
     rows = parser.parse_args().rows
     print(f"{'case':<34}{'refresh, s':>12}{'CPU':>8}{'full, s':>10}{'CPU':>8}{'CPU share':>12}")
     for name, query in QUERIES.items():
-        for kind in ("append", "range", "random"):
+        for kind in (*KINDS, "keys") if name == "joined" else KINDS:
             with tempfile.TemporaryDirectory() as folder:
                 measure(Path(folder), name, query, kind, rows)
 
@@ -52,11 +55,18 @@ def measure(folder: Path, name: str, query: str, kind: str, rows: int) -> None:
     source = lancelet.write_dataset(
         table(random, 0, rows), folder / "source", enable_stable_row_ids=True
     )
+    keys = lancelet.write_dataset(
+        {"id": range(GROUPS), "name": [f"key {each}" for each in range(GROUPS)]},
+        folder / "keys",
+        enable_stable_row_ids=True,
+    )
     functions = {"model": model} if "model" in query else None
-    view = source.create_view(folder / "view", query, functions=functions)
+    view = source.create_view(folder / "view", query, functions=functions, tables={"keys": keys})
     changed = rows // 100
     if kind == "append":
         source.insert(table(random, rows, changed))
+    elif kind == "keys":
+        keys.update({"name": "'changed'"}, where=f"id < {GROUPS // 100}")
     else:
         ids = np.arange(changed) + rows // 3
         if kind == "random":
@@ -78,7 +88,7 @@ def table(random: np.random.Generator, first: int, rows: int) -> pa.Table:
     return pa.table(
         {
             "id": np.arange(first, first + rows),
-            "k": random.integers(0, 10_000, rows),
+            "k": random.integers(0, GROUPS, rows),
             "x": random.integers(0, 1_000_000, rows),
             "y": random.random(rows),
         }

@@ -139,7 +139,7 @@ def test_statements_join_tables(spark, tmp_path, source, names):
 
 
 def test_names_of_tables_are_their_last_parts(spark, tmp_path, source, names):
-    ls.attach(spark, "joins", "dir", root=str(tmp_path / "lake"))
+    ls.catalog(spark, "joins", "dir", root=str(tmp_path / "lake"))
     try:
         for each, name in ((source, "sales"), (names, "names")):
             lancelet.write_dataset(each.to_table(), tmp_path / "lake" / f"{name}.lance")
@@ -158,3 +158,49 @@ def test_names_of_tables_are_their_last_parts(spark, tmp_path, source, names):
             )
     finally:
         ls.detach(spark, "joins")
+
+
+def test_views_of_tables_in_object_stores_are_refreshed(spark):
+    pytest.importorskip("moto")
+    from tests.kit.s3_server import S3Server
+
+    with S3Server("lake") as server:
+        options = server.storage_options
+        rows = pa.table({"id": range(60), "k": [1, 2, 3] * 20})
+        source = lancelet.write_dataset(
+            rows,
+            "s3://lake/sales.lance",
+            enable_stable_row_ids=True,
+            max_rows_per_file=20,
+            storage_options=options,
+        )
+        names = lancelet.write_dataset(
+            pa.table({"id": [1, 2], "name": ["a", "b"]}),
+            "s3://lake/names.lance",
+            enable_stable_row_ids=True,
+            storage_options=options,
+        )
+        given = ", ".join(f"'storage.{name}' = '{value}'" for name, value in options.items())
+        ls.sql(
+            spark,
+            f"""CREATE MATERIALIZED VIEW lance.`s3://lake/view.lance` WITH ({given}) AS
+                SELECT name, count(*) AS rows FROM lance.`s3://lake/sales.lance` WITH ({given})
+                LEFT JOIN lance.`s3://lake/names.lance` WITH ({given}) AS n ON k = n.id
+                GROUP BY name""",
+        )
+        names.insert(pa.table({"id": [3], "name": ["c"]}))
+        source.delete("id < 6")
+        (row,) = ls.sql(
+            spark, f"REFRESH MATERIALIZED VIEW lance.`s3://lake/view.lance` WITH ({given})"
+        ).collect()
+        assert (row.kind, row.updated, row.deleted) == ("incremental", 18, 6)
+        names.update({"name": "'z'"}, where="id = 1")
+        uri = "s3://lake/view.lance"
+        ls.refresh_view(uri, rows_per_task=5, spark=spark, storage_options=options)
+        view = lancelet.open_view(uri, storage_options=options)
+        assert view.explain().kind == "none"
+        assert rows_of(view) == [
+            "{'name': 'b', 'rows': 18}",
+            "{'name': 'c', 'rows': 18}",
+            "{'name': 'z', 'rows': 18}",
+        ]

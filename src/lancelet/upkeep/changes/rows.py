@@ -37,6 +37,7 @@ import numpy as np
 
 from lancelet.buffers import Int64s
 from lancelet.format.fragment import DataFile, Fragment
+from lancelet.format.roaring import to_numbers
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, addresses_of, group_by_fragment, offsets_of
 from lancelet.scan.row_columns import FragmentRows
 from lancelet.table.lineage import row_id_index_of
@@ -207,16 +208,17 @@ def candidates(snapshot: Snapshot, other: Snapshot) -> Iterator[Candidates]:
         has_same_rows = other_position is not None and _has_same_rows(
             fragment, other_fragments[other_position], fields
         )
-        other_deleted = (
-            other.deletions(other_fragments[other_position])
-            if other_position is not None and has_same_rows
-            else None
-        )
+        if has_same_rows:
+            assert other_position is not None, "the fragment is in both versions"
+            other_deleted = other.deletions(other_fragments[other_position])
+            deleted_there = to_numbers(other_deleted.offsets - deleted.offsets)
+            for start in range(0, len(deleted_there), _RANGE_ROWS):
+                offsets = deleted_there[start : start + _RANGE_ROWS].astype(np.int64)
+                yield Candidates(fragment, offsets)
+            continue
         for start in range(0, rows, _RANGE_ROWS):
             stop = min(start + _RANGE_ROWS, rows)
             live = deleted.live_within(start, stop)
-            if other_deleted is not None:
-                live &= ~other_deleted.live_within(start, stop)
             offsets = np.flatnonzero(live).astype(np.int64) + start
             if len(offsets):
                 yield Candidates(fragment, offsets)
