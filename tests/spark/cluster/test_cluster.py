@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext, cloudpickle
 
+import lancelet
 from lancelet import spark as ls
 from tests.kit.spark_cluster import wait_until
 
@@ -238,6 +239,54 @@ def test_a_backfill_survives_the_loss_of_a_machine(cluster, driver, server, tabl
     # Tasks that the lost machine had completed are not run again.
     assert 0 < driver.finish(call) <= ROWS
     cluster.add_worker()
+    ids = np.arange(ROWS)
+    assert_rows(rows_of(server, table), pa.table({"id": ids, "twice": ids * 2}))
+    assert_valid_without_orphans(driver, server, table)
+
+
+def refresh_stopping(spark, table, options, gate, checkpoint):
+    def double(ids):
+        if ids[0].as_py() % (ROWS // 4) == 0:
+            gate.stop()
+        return pc.multiply(ids, 2)
+
+    done = ls.refresh_columns(
+        table,
+        {"double": double},
+        checkpoint=checkpoint,
+        rows_per_task=1,
+        storage_options=options,
+        spark=spark,
+    )
+    return done.num_rows, done.remaining
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["executor", "machine"])
+def test_a_refresh_survives_the_loss_of(cluster, driver, server, table, gate, tmp_path, loss):
+    def double(ids):
+        return pc.multiply(ids, 2)
+
+    options = server.storage_options
+    data = numbers(ROWS // 2)
+    found = lancelet.write_dataset(
+        data, table, storage_options=options, enable_stable_row_ids=True, max_rows_per_file=60_000
+    )
+    column = lancelet.ComputedColumn("twice", double, inputs=("id",), data_type=pa.int64())
+    found.add_columns(column)
+    found.insert(numbers().slice(ROWS // 2), max_rows_per_file=60_000)
+    found.update({"id": "id"}, where="id = 0")
+    checkpoint = "s3://shelf/results-of-" + table.rsplit("/", 1)[1]
+    call = driver.start(refresh_stopping, table, options, gate, checkpoint)
+    victim = gate.wait_for_tasks(2)[0]
+    if loss == "machine":
+        cluster.kill_worker(1)
+    else:
+        cluster.kill_executor(victim)
+    gate.open()
+    assert driver.finish(call) == (ROWS // 2 + 1, 0)
+    if loss == "machine":
+        cluster.add_worker()
     ids = np.arange(ROWS)
     assert_rows(rows_of(server, table), pa.table({"id": ids, "twice": ids * 2}))
     assert_valid_without_orphans(driver, server, table)
