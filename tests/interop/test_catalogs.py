@@ -15,6 +15,7 @@ from lance_namespace import (
 from lance_namespace_impls import (
     GlueNamespace,
     Hive2Namespace,
+    Hive3Namespace,
     IcebergNamespace,
     PolarisNamespace,
     UnityNamespace,
@@ -33,7 +34,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=["glue", "hive", *KINDS])
+@pytest.fixture(params=["glue", "hive2", "hive3", *KINDS])
 def both(request, tmp_path, monkeypatch):
     """Yield our namespace, the other one, and the path of the namespace `sales` in each."""
     root = str(tmp_path / "lake")
@@ -44,11 +45,15 @@ def both(request, tmp_path, monkeypatch):
             properties = {"region": "us-east-1", "root": root}
             yield connect("glue", properties), GlueNamespace(**properties), ["sales"], ["sales"]
         return
-    if request.param == "hive":
+    if request.param in {"hive2", "hive3"}:
         pytest.importorskip("hive_metastore_client")
         with HiveServer() as server:
             properties = {"uri": server.uri, "root": root}
-            yield connect("hive", properties), Hive2Namespace(**properties), ["sales"], ["sales"]
+            ours = connect("hive", properties)
+            if request.param == "hive2":
+                yield ours, Hive2Namespace(**properties), ["sales"], ["sales"]
+            else:
+                yield ours, Hive3Namespace(**properties), ["sales"], ["hive", "sales"]
         return
     server_class, other_class, parent = KINDS[request.param]
     with server_class() as server:

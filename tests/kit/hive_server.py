@@ -63,7 +63,7 @@ class HiveServer:
             block_on_close = False
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property
     def uri(self) -> str:

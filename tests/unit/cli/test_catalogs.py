@@ -148,6 +148,25 @@ def test_all_pages_of_listings_are_read(tmp_path):
         assert catalog.tables(("lake", "s1")) == {("lake", "s1"): names}
 
 
+def test_tokens_are_not_shown(capsys):
+    with UnityServer() as server:
+        options = [f"endpoint={server.endpoint}", "catalog=lake", "auth_token=word-of-mine"]
+        words = [each for option in options for each in ("--property", option)]
+        assert main(["ls", "--catalog", "unity", *words]) == ExitCode.STORAGE
+        properties = dict(option.split("=", 1) for option in options)
+        shown = Shown("lake", catalog=connect_catalog("unity", properties))
+        query = {"table": "lake.a.b", "query": "SELECT 1"}
+        replies = [
+            viewer.answer(shown, Request("GET", f"/api/{endpoint}", query, {}))
+            for endpoint in ("list_tables", "overview", "describe", "sql")
+        ]
+        assert {reply.status for reply in replies} == {500}
+        printed = "".join(capsys.readouterr()) + repr(shown) + shown.label
+        printed += "".join(reply.data.decode() for reply in replies)
+        assert "denies the request" in printed
+        assert "word-of-mine" not in printed
+
+
 @pytest.fixture
 def shown(metastore):
     return Shown("", catalog=connect_catalog("hive", metastore))

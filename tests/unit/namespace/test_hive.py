@@ -237,6 +237,18 @@ def test_a_peer_that_is_no_metastore_is_reported():
     listener.close()
 
 
+def test_a_metastore_that_does_not_answer_in_time_is_asked_once():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        namespace = connect("hive", {"uri": uri, "read_timeout": "0.1"})
+        with pytest.raises(ServiceUnavailableError, match="TimeoutError"):
+            listed(namespace)
+        listener.accept()[0].close()
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 def test_a_method_that_the_metastore_does_not_have_is_named(server, namespace):
     server.get_all_tables = None
     with pytest.raises(UnsupportedOperationError, match="get_all_tables"):
