@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from lance_namespace import CreateNamespaceRequest
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -23,6 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 import lancelet
+from lancelet.namespace import connect
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "guide" / "pictures"
 SORTED = "filter=people>250000&order=people&descending=1"
@@ -49,6 +51,7 @@ TAKEN = (
     ("view-narrow-statistics", f"statistics?{CITIES}", ".bars", 390, True),
     ("view-row", f"rows?{CITIES}{SORTED}", "tbody tr", 1100, False),
 )
+TAKEN_OF_CATALOG = (("view-catalog", "tables?", "section", 1100, False),)
 HEIGHT = 800
 
 
@@ -56,13 +59,21 @@ def main() -> None:
     """Make a table, serve it, and take the pictures."""
     with tempfile.TemporaryDirectory() as folder:
         write_cities(folder)
-        program = [sys.executable, "-m", "lancelet", "view", folder, "--no-browser"]
-        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            try:
-                take(server.stdout.readline().strip())
-            finally:
-                server.terminate()
+        serve([folder], TAKEN)
+    with tempfile.TemporaryDirectory() as folder:
+        write_catalog(folder)
+        serve(["--catalog", "dir", "--property", f"root={folder}"], TAKEN_OF_CATALOG)
+
+
+def serve(arguments: list[str], taken: tuple[tuple[str, str, str, int, bool], ...]) -> None:
+    """Take pictures of the page of `lancelet view` with arguments."""
+    program = [sys.executable, "-m", "lancelet", "view", *arguments, "--no-browser"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            take(server.stdout.readline().strip(), taken)
+        finally:
+            server.terminate()
 
 
 def picture(number: int) -> bytes:
@@ -101,7 +112,21 @@ def write_cities(folder: str) -> None:
     table.tags.create("census")
 
 
-def take(address: str) -> None:
+def write_catalog(folder: str) -> None:
+    """Write the tables of the catalog that a picture shows."""
+    catalog = connect("dir", {"root": folder})
+    for namespace, names in (
+        ("archive", ()),
+        ("sales", ("customers", "orders")),
+        ("web", ("clicks",)),
+    ):
+        catalog.create_namespace(CreateNamespaceRequest(id=[namespace]))
+        for size, name in enumerate(names, 3):
+            rows = pa.table({"id": range(10**size), "price": np.arange(10**size) / 4})
+            lancelet.write_dataset(rows, namespace_client=catalog, table_id=[namespace, name])
+
+
+def take(address: str, taken: tuple[tuple[str, str, str, int, bool], ...]) -> None:
     """Take the pictures of the page at an address."""
     options = Options()
     options.binary_location = shutil.which("chromium") or ""
@@ -113,7 +138,7 @@ def take(address: str) -> None:
     try:
         driver.get(address)
         PICTURES.mkdir(exist_ok=True)
-        for name, shown, ready, width, is_dark in TAKEN:
+        for name, shown, ready, width, is_dark in taken:
             driver.set_window_size(width, HEIGHT)
             theme = "dark" if is_dark else "light"
             driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
