@@ -16,6 +16,7 @@ NaN, its maximum counts as missing.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
@@ -28,7 +29,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.expr import expression as ex
 from lancelet.expr.coercion import plain
-from lancelet.expr.data_types import is_temporal, is_text
+from lancelet.expr.data_types import is_bytes, is_temporal, is_text
 from lancelet.expr.evaluate import compare, literal_prefix
 from lancelet.expr.expression import Expression, Operator
 from lancelet.expr.scan_types import scan_type
@@ -97,18 +98,59 @@ class ColumnBounds:
 
     @cached_property
     def numbers(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-        """The bounds of integers and floats in NumPy; unknown bounds are the widest possible."""
-        if not pa.types.is_integer(self.minimum.type) and not pa.types.is_floating(
-            self.minimum.type
-        ):
+        """The bounds as numbers that NumPy compares; unknown bounds are the widest possible.
+
+        Texts and bytes are numbered in their order. None if the type has no numbers.
+        """
+        data_type = self.minimum.type
+        if self._distinct is not None:
+            unknown = -1, 2 * len(self._distinct)
+            low, high = (
+                [other if each is None else self._position(each) for each in _as_bytes(bound)]
+                for bound, other in zip((self.minimum, self.maximum), unknown, strict=True)
+            )
+            return np.array(low, np.int64), np.array(high, np.int64)
+        minimum, maximum = self.minimum, self.maximum
+        if is_temporal(data_type):
+            whole = pa.int32() if data_type.bit_width == 32 else pa.int64()
+            minimum, maximum = minimum.cast(whole), maximum.cast(whole)
+        elif not pa.types.is_integer(data_type) and not pa.types.is_floating(data_type):
             return None
-        kind = np.dtype(self.minimum.type.to_pandas_dtype())
+        kind = np.dtype(minimum.type.to_pandas_dtype())
         if kind.kind == "f":
             lowest, highest = -np.inf, np.inf
         else:
             lowest, highest = np.iinfo(kind).min, np.iinfo(kind).max
-        low, high = pc.fill_null(self.minimum, lowest), pc.fill_null(self.maximum, highest)
+        low, high = pc.fill_null(minimum, lowest), pc.fill_null(maximum, highest)
         return low.to_numpy(zero_copy_only=False), high.to_numpy(zero_copy_only=False)
+
+    def number(self, value: pa.Scalar) -> float | None:
+        """Return the number of a constant, or None if it cannot be compared as a number."""
+        if self.numbers is None:
+            return None
+        if self._distinct is not None:
+            return self._position(value.as_buffer().to_pybytes())
+        if is_temporal(self.minimum.type):
+            whole: int = value.value
+            return whole
+        number: float = value.as_py()
+        return number if math.isfinite(number) else None
+
+    @cached_property
+    def _distinct(self) -> list[bytes] | None:
+        """The distinct bounds of text or bytes in ascending order; None for other types."""
+        data_type = self.minimum.type
+        if not is_text(data_type) and not is_bytes(data_type):
+            return None
+        bounds = {*_as_bytes(self.minimum), *_as_bytes(self.maximum)} - {None}
+        return sorted(each for each in bounds if each is not None)
+
+    def _position(self, value: bytes) -> int:
+        """Return an odd number for a bound, and the even one between two bounds for other bytes."""
+        assert self._distinct is not None
+        index = bisect_left(self._distinct, value)
+        is_bound = index < len(self._distinct) and self._distinct[index] == value
+        return 2 * index + is_bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,17 +316,14 @@ def _possible(operator: Operator, column: ColumnBounds, value: pa.Scalar) -> tup
             assert_never(operator)
 
 
-def _number(column: ColumnBounds, value: pa.Scalar) -> float | None:
-    """Return a finite constant that NumPy can compare with the bounds, or None."""
-    if column.numbers is None:
-        return None
-    number: float = value.as_py()
-    return number if math.isfinite(number) else None
+def _as_bytes(bound: pa.Array) -> list[bytes | None]:
+    found: list[bytes | None] = bound.cast(pa.large_binary()).to_pylist()
+    return found
 
 
 def _below(column: ColumnBounds, value: pa.Scalar, *, or_equal: bool) -> Bools:
     """Return a mask of the zones that may contain values below a constant."""
-    number = _number(column, value)
+    number = column.number(value)
     if number is not None:
         low: npt.NDArray[Any] = column.numbers[0]  # type: ignore[index]
         return low <= number if or_equal else low < number
@@ -294,7 +333,7 @@ def _below(column: ColumnBounds, value: pa.Scalar, *, or_equal: bool) -> Bools:
 
 def _above(column: ColumnBounds, value: pa.Scalar, *, or_equal: bool) -> Bools:
     """Return a mask of the zones that may contain values above a constant."""
-    number = _number(column, value)
+    number = column.number(value)
     if number is not None:
         high: npt.NDArray[Any] = column.numbers[1]  # type: ignore[index]
         return high >= number if or_equal else high > number
@@ -354,20 +393,14 @@ def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verd
     if not scalar.is_valid or not is_text(column.minimum.type):
         return Verdict.unknown(len(zones))
     prefix = scalar.as_py().encode()
-    binary = ColumnBounds(
-        column.minimum.cast(pa.large_binary()),
-        column.maximum.cast(pa.large_binary()),
-        column.may_be_null,
-        column.may_be_valid,
-    )
     low = pa.scalar(prefix, pa.large_binary())
-    may_be_true = _above(binary, low, or_equal=True)
-    may_be_false = _below(binary, low, or_equal=False)
+    may_be_true = _above(column, low, or_equal=True)
+    may_be_false = _below(column, low, or_equal=False)
     beyond = prefix.rstrip(b"\xff")
     if beyond:
         high = pa.scalar(beyond[:-1] + bytes((beyond[-1] + 1,)), pa.large_binary())
-        may_be_true &= _below(binary, high, or_equal=False)
-        may_be_false |= _above(binary, high, or_equal=True)
+        may_be_true &= _below(column, high, or_equal=False)
+        may_be_false |= _above(column, high, or_equal=True)
     return _verdict(column, may_be_true, may_be_false)
 
 

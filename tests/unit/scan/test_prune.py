@@ -6,9 +6,14 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lancelet
+from lancelet.expr import expression as ex
 from lancelet.expr.compile import compile_filter
+from lancelet.expr.evaluate import evaluate
+from lancelet.expr.expression import Operator
 from lancelet.scan.prune import ColumnBounds, Verdict, Zones, prune
 
 NONE = pa.array([0, 0, 0, 0])
@@ -188,3 +193,45 @@ def test_filters_with_zones_that_match_completely_equal_a_filter_of_all_rows(
         every = dataset.scanner(columns=columns, filter=text, with_row_id=True, use_stats=False)
         assert found.equals(every.to_table())
         assert dataset.count_rows(text) == found.num_rows
+
+
+TEXTS = ["", "a", "ab", "abc", "b", "ba", "é", "\uffff", "\U0001f600", "z"]
+TIMES = [-(10**15), 0, 10**6, 10**15]
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_verdicts_of_texts_bytes_and_times_include_all_values(data):
+    kind = data.draw(st.sampled_from(["text", "bytes", "time"]))
+    if kind == "time":
+        drawn, data_type = st.sampled_from(TIMES), pa.timestamp("us")
+    elif kind == "text":
+        drawn, data_type = st.sampled_from(TEXTS), pa.string()
+    else:
+        drawn = st.sampled_from([each.encode() for each in TEXTS] + [b"\xff", b"\xff\xff"])
+        data_type = pa.binary()
+    zones = data.draw(
+        st.lists(st.lists(drawn | st.none(), min_size=1, max_size=4), min_size=1, max_size=4)
+    )
+    column = ColumnBounds.of(
+        pa.array(
+            [min(filter(lambda v: v is not None, each), default=None) for each in zones], data_type
+        ),
+        pa.array(
+            [max(filter(lambda v: v is not None, each), default=None) for each in zones], data_type
+        ),
+        np.array([len(each) for each in zones]),
+        pa.array([each.count(None) for each in zones]),
+    )
+    operator = data.draw(st.sampled_from(list(Operator)))
+    constant = data.draw(drawn)
+    expression = ex.Comparison(operator, ex.column("x"), ex.Literal(pa.scalar(constant, data_type)))
+    if kind == "text" and data.draw(st.booleans()):
+        expression = ex.Call("starts_with", (ex.column("x"), ex.literal(constant)))
+    found = prune(expression, Zones(np.arange(len(zones) + 1) * 10, {("x",): column}))
+    for index, values in enumerate(zones):
+        rows = pa.RecordBatch.from_arrays([pa.array(values, data_type)], ["x"])
+        results = set(evaluate(expression, rows).to_pylist())
+        assert not (True in results and not found.may_be_true[index])
+        assert not (False in results and not found.may_be_false[index])
+        assert not (None in results and not found.may_be_null[index])
