@@ -169,6 +169,11 @@ class _Found:
     index: KeyIndex
     rows: pa.RecordBatch
 
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory use; the index has about 16 bytes per key."""
+        return int(self.rows.nbytes) + self.index.keys.nbytes + 16 * len(self.index.keys)
+
     def rows_of(self, columns: Sequence[pa.Array]) -> Int64s:
         """Return the row with each key, or -1."""
         rows: Int64s = np.full(len(columns[0]), -1, np.int64)
@@ -206,6 +211,10 @@ class JoinedRows:
         """The keys of each table: expressions of the source, and of the table, of equal types."""
         return tuple(self._keys_of(each.join) for each in self.tables)
 
+    @cached_property
+    def _tables(self) -> dict[tuple[int, frozenset[tuple[str, ...]]], _Found]:
+        return {}
+
     def _keys_of(self, join: Join) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
         own, other = list[Expression](), list[Expression]()
         for left, right in join.keys:
@@ -217,10 +226,6 @@ class JoinedRows:
             own.append(bound.left)
             other.append(bound.right)
         return tuple(own), tuple(other)
-
-    @cached_property
-    def _found(self) -> dict[tuple[int, frozenset[tuple[str, ...]]], _Found]:
-        return {}
 
     def schema_of(self, expressions: Mapping[str, str]) -> pa.Schema:
         """Return the types of expressions."""
@@ -243,8 +248,7 @@ class JoinedRows:
             with_row_id=with_row_id,
         )
         for batch in execute(plan_scan(self.source, options)):
-            own = batch.drop_columns([RowColumn.ID.value]) if with_row_id else batch
-            found, passes = self._joined(own, compiled)
+            found, passes = self._joined(batch.select(list(compiled.names)), compiled)
             if with_row_id:
                 ids = batch.column(RowColumn.ID.value)
                 ids = ids if passes is None else ids.filter(pa.array(passes))
@@ -360,28 +364,17 @@ class JoinedRows:
         return field.with_name(otherwise.name).with_nullable(True)
 
     def _table(self, position: int, paths: frozenset[tuple[str, ...]]) -> _Found:
-        """Return the rows of a joined table with some columns, or raise if keys are repeated."""
-        cached = self._found.get((position, paths))
-        if cached is not None:
-            return cached
-        table, (_, other) = self.tables[position], self._keys[position]
-        rows = table.structs(paths | _paths(other))
-        columns = [evaluate(each, rows) for each in other]
-        index = KeyIndex.build(Keys.of(columns, with_span=True))
-        repeated, _ = index.repeats()
-        if len(repeated):
-            row = int(repeated[0])
-            raise InvalidInputError(
-                "several rows of a joined table have the same key; delete all but one of them, or "
-                "join on a column with distinct values",
-                table=table.join.name,
-                key=", ".join(str(column[row].as_py()) for column in columns),
-                rows=len(repeated) + 1,
-                uri=table.snapshot.location.uri,
+        """Return the rows of a joined table with some columns, or raise if keys are repeated.
+
+        The cache shares them between the tasks of a process, and between versions of the source.
+        """
+        if (position, paths) not in self._tables:
+            table, (_, other) = self.tables[position], self._keys[position]
+            key = "joined rows", table.join.name, tuple(map(str, other)), paths
+            self._tables[position, paths] = table.snapshot.version_cache.get_or_make(
+                key, lambda: _found(table, other, paths)
             )
-        found = _Found(index, rows)
-        self._found[position, paths] = found
-        return found
+        return self._tables[position, paths]
 
     def _joined(
         self, batch: pa.RecordBatch, compiled: _Compiled
@@ -416,6 +409,27 @@ class JoinedRows:
             arrays.append(values if values.type == field.type else values.cast(field.type))
         fields = [field for field, _ in compiled.outputs]
         return _batch(arrays, fields, structs.num_rows), passes
+
+
+def _found(
+    table: JoinedTable, keys: Sequence[Expression], paths: frozenset[tuple[str, ...]]
+) -> _Found:
+    """Read the rows of a joined table, or raise if keys are repeated."""
+    rows = table.structs(paths | _paths(keys))
+    columns = [evaluate(each, rows) for each in keys]
+    index = KeyIndex.build(Keys.of(columns, with_span=True))
+    repeated, _ = index.repeats()
+    if len(repeated):
+        row = int(repeated[0])
+        raise InvalidInputError(
+            "several rows of a joined table have the same key; delete all but one of them, or "
+            "join on a column with distinct values",
+            table=table.join.name,
+            key=", ".join(str(column[row].as_py()) for column in columns),
+            rows=len(repeated) + 1,
+            uri=table.snapshot.location.uri,
+        )
+    return _Found(index, rows)
 
 
 def rows_that_refer(

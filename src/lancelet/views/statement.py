@@ -225,7 +225,10 @@ class _QueryParser:
         if table.kind not in {Kind.NAME, Kind.QUOTED_NAME}:
             self._fail("a table name is expected after JOIN", table)
         name = self._alias(table.value)
-        given = next((each for each in (table.value, name) if each in self._given), None)
+        given = next(
+            (each for written in (table.value, name) for each in self._given if _is(written, each)),
+            None,
+        )
         if given is None:
             self._fail(f"pass the joined table as tables={{{name!r}: ...}}", table)
         if _is(name, SOURCE) or any(_is(name, each) for each in self._tables):

@@ -357,6 +357,19 @@ def test_functions_are_called_with_joined_rows():
     assert "w5" in view.to_table()["text"].to_pylist()
 
 
+def test_row_columns_are_those_of_the_source():
+    tables, _ = small()
+    view = tables["sales"].create_view(
+        f"{tables['sales'].uri}-r",
+        "SELECT _rowid AS r, source._rowid + 1 AS next "
+        "FROM source JOIN Products ON k = Products.id",
+        tables={"products": tables["products"]},
+    )
+    tables["products"].update({"price": "2"}, where="id < 3")
+    assert view.refresh().updated == 2
+    assert {(0, 1), (1, 2)} <= {tuple(row.values()) for row in view.to_table().to_pylist()}
+
+
 def test_names_are_resolved_to_tables():
     query = parse_query(
         "SELECT *, d.price AS p FROM source AS s LEFT OUTER JOIN d ON k = D.id WHERE s.n > name",
