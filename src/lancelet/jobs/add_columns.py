@@ -37,7 +37,6 @@ from lancelet.jobs.part import Part, plan_parts
 from lancelet.jobs.table_ref import TableRef
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.commit import CommitOptions
-from lancelet.table.computed_columns import STORED_KEY
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -71,7 +70,7 @@ def add_columns(
 
     def attempt(snapshot: Snapshot) -> Snapshot:
         plan = plan_new_columns(snapshot, source)
-        adding_columns(snapshot, CommitOptions())  # raises before anything is computed
+        adding_columns(snapshot, CommitOptions(), source)  # raises before anything is computed
         missing = [
             int(fragment.id)
             for fragment in snapshot.fragments
@@ -80,7 +79,7 @@ def add_columns(
         parts = plan_parts(table, snapshot, fragments=missing, bytes_per_task=chosen.bytes_per_task)
         for files in job.run("backfill", run, parts):
             written.update({new_file.fragment_id: new_file for new_file in files})
-        return publish_columns(snapshot, plan, written, chosen.properties)
+        return publish_columns(snapshot, plan, written, chosen.properties, source)
 
     published = with_retries(table.at(None).open(), attempt, chosen.retries)
     if chosen.checkpoint is not None:
@@ -93,16 +92,14 @@ def publish_columns(
     plan: ColumnPlan,
     written: Mapping[int, NewFile],
     properties: CommitProperties,
+    source: NewColumns | None = None,
 ) -> Snapshot:
     """Commit fragments with their new files; fragments without one have nulls."""
     fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
     operation = Merge(fragments, plan.schema, plan.keeps_nullability)
     # An earlier attempt or run may have written some of the files, and cleanup may have deleted
     # them.
-    options = CommitOptions(checks_files=True)
-    if plan.stored.fields:
-        is_computed = any(STORED_KEY in field.metadata for field in plan.stored.fields)
-        options = adding_columns(snapshot, options, is_computed=is_computed)
+    options = adding_columns(snapshot, CommitOptions(checks_files=True), source)
     return publish(snapshot, operation, options, properties)
 
 

@@ -84,6 +84,18 @@ def test_a_column_is_added_in_tasks_with_its_definition(tmp_path):
     check(uri)
 
 
+def test_a_deferred_column_is_added_without_tasks(tmp_path):
+    uri = str(tmp_path / "t")
+    lancelet.write_dataset(pa.table({"n": range(50)}), uri, enable_stable_row_ids=True)
+    run = job()
+    deferred = ComputedColumn("twice", twice, ("n",), pa.int64(), is_deferred=True)
+    add_columns(run, TableRef.of(uri), deferred)
+    assert run.report.work.rows == 0
+    _, done = refresh(uri)
+    assert done.refreshed == 50
+    check(uri)
+
+
 def test_budgets_are_kept_across_tasks(uri):
     count = lancelet.dataset(uri).stale_rows().rows
     tasks = TaskOptions(rows_per_task=1)

@@ -64,12 +64,9 @@ def add_columns(
 ) -> Snapshot:
     """Add columns to the latest version, and return the new version."""
     how = committing or Committing()
-    is_computed = isinstance(source, ComputedColumn)
     if isinstance(source, ComputedColumn):
         source_of(snapshot, source)  # errors of the definition come first
-    if not isinstance(source, Nulls):
-        options = adding_columns(snapshot, how.options, is_computed=is_computed)
-        how = replace(how, options=options)
+    how = replace(how, options=adding_columns(snapshot, how.options, source))
     return _job(snapshot, source).commit(snapshot, how)
 
 
@@ -130,7 +127,10 @@ def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:
         case Nulls():
             return _plan_nulls(snapshot, source)
         case ComputedColumn():
-            return plan_function(snapshot, source_of(snapshot, source))
+            function = source_of(snapshot, source)
+            if source.is_deferred:
+                return _plan_nulls(snapshot, Nulls(function.schema))
+            return plan_function(snapshot, function)
     assert_never(source)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lancelet.change.columns.fields import ColumnError
-from lancelet.change.columns.sources import ComputedColumn, Function
+from lancelet.change.columns.sources import ComputedColumn, Function, NewColumns, Nulls
 from lancelet.errors import ColumnFunctionError, LanceletError
 from lancelet.expr.compile import ExpressionLike
 from lancelet.expr.expression import Column, Expression
@@ -31,6 +31,7 @@ from lancelet.table.computed_columns import (
     STORED_KEY,
     Definition,
     InputField,
+    UpToDate,
     definitions_of,
     entries_after_adding,
     has_computed_columns,
@@ -99,19 +100,31 @@ def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
 
 
 def adding_columns(
-    snapshot: Snapshot, options: CommitOptions, *, is_computed: bool = False
+    snapshot: Snapshot, options: CommitOptions, source: NewColumns | None = None
 ) -> CommitOptions:
-    """Return the options of a commit that adds columns with values.
+    """Return the options of a commit that adds columns.
 
     Raises:
-        ColumnError: Values are out of date. The commit would update all rows, and hide which ones.
+        ColumnError: The commit would hide which rows are out of date.
     """
-    if has_computed_columns(snapshot) and (stale := num_stale_rows(refresh_snapshot(snapshot))):
+    if isinstance(source, Nulls):
+        return options
+    has_computed = has_computed_columns(snapshot)
+    if isinstance(source, ComputedColumn) and source.is_deferred:
+        if has_computed:
+            raise ColumnError(
+                "the table has other computed columns, whose rows would all be out of date; add "
+                "the column with its values, without is_deferred",
+                column=source.name,
+            )
+        return replace(options, config_entries=lambda _before, _version: UpToDate(0).to_config())
+    if has_computed and (stale := num_stale_rows(refresh_snapshot(snapshot))):
         raise ColumnError(
             "values of computed columns are out of date, and a new column would hide which rows; "
             "call refresh_columns first",
             rows=stale,
         )
+    is_computed = isinstance(source, ComputedColumn)
     entries = partial(entries_after_adding, is_computed=is_computed)
     return replace(options, config_entries=entries)
 

@@ -70,12 +70,15 @@ class ComputedColumn:
         value: An expression, or a function.
         inputs: The arguments of a function: columns or expressions.
         data_type: The type of the results of a function.
+        is_deferred: Whether to add the column with nulls, all of which are out of date. Then
+            `refresh_columns` computes the values, in slices or with a checkpoint.
     """
 
     name: str
     value: str | Callable[..., Any]
     inputs: tuple[str, ...] = ()
     data_type: pa.DataType | None = None
+    is_deferred: bool = False
 
 
 NewColumns: TypeAlias = Expressions | Function | Rows | Nulls | ComputedColumn

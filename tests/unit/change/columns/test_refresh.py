@@ -499,3 +499,19 @@ def test_versions_that_no_row_has_are_removed_from_the_record(monkeypatch):
     refresh(dataset)
     assert UpToDate.of(dataset.snapshot) == UpToDate(dataset.version)
     check(dataset)
+
+
+def test_a_deferred_column_is_computed_in_slices():
+    dataset = table_of()
+    dataset.drop_columns(["twice"])  # leaves a record of rows that are up to date
+    deferred = ComputedColumn("twice", Twice(), ("n",), pa.int64(), is_deferred=True)
+    dataset.add_columns(deferred)
+    assert deferred.value.rows == {}
+    assert dataset.to_table()["twice"].null_count == dataset.stale_rows().rows == 10
+    rows, done = refresh(dataset, max_rows=7)
+    assert (len(rows), done.remaining) == (7, 3)
+    refresh(dataset)
+    check(dataset)
+    other = ComputedColumn("more", Twice(), ("n",), pa.int64(), is_deferred=True)
+    with pytest.raises(ColumnError, match="without is_deferred"):
+        dataset.add_columns(other)
