@@ -1,7 +1,8 @@
 """Goal: computed columns are right after a refresh that lost a request, and after the next one.
 
-Method: every storage request of a refresh is refused once, and once done without a reply. Rows are
-then up to date, or reported as out of date; never wrong.
+Method: every storage request of a refresh is refused once, and once done without a reply; and a
+refresh is killed before and after each request, so that no later request takes effect. Rows are
+then up to date, or reported as out of date; never wrong. The results of killed refreshes are used.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import lancelet
 from lancelet import ComputedColumn
 from lancelet.change.columns.refresh import RefreshOptions, refresh_columns
 from lancelet.errors import CommitOutcomeUnknownError, StorageError
+from lancelet.io.wrapped import WrappedStore
 from lancelet.table.computed_columns import stale_offsets
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
@@ -81,3 +83,60 @@ def test_rows_are_right_or_reported_at_every_request(tmp_path, fault: Fault, wit
     assert not store.fired, "a refresh has more requests than were tried"
     assert request > 10
     assert len(outcomes) > 2
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+class Kill:
+    """Lets some requests pass, and then none."""
+
+    def __init__(self, at, *, is_done):
+        self.at, self.is_done, self.count = at, is_done, 0
+
+    def request(self, request, action):
+        del request
+        self.count += 1
+        if self.count <= self.at:
+            return action()
+        if self.count == self.at + 1 and self.is_done:
+            action()
+        raise Killed
+
+    @property
+    def fired(self):
+        return self.count > self.at
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_rows_are_right_or_reported_after_a_kill(tmp_path, is_done, with_checkpoint):
+    computed = []
+
+    def counted(numbers):
+        computed.extend(numbers.to_pylist())
+        return twice(numbers)
+
+    for request in range(_REQUESTS_MAX):
+        path = str(tmp_path / str(request))
+        table_at(path)
+        before, rows = check_reported(path)
+        plain = TableLocation.open(path, NO_SYNC)
+        kill = Kill(request, is_done=is_done)
+        notes = str(tmp_path / "notes") if with_checkpoint else None
+        options = RefreshOptions(batch_rows=2, checkpoint=notes)
+        killed = replace(plain, store=WrappedStore(plain.store, kill))
+        computed.clear()
+        with contextlib.suppress(Killed):
+            refresh_columns(open_snapshot(killed), {"twice": counted}, options)
+        after, found = check_reported(path)
+        assert (after <= before, found) == (True, rows)
+        lancelet.dataset(path).refresh_columns({"twice": counted}, checkpoint=notes, batch_size=2)
+        assert check_reported(path) == (0, rows)
+        if with_checkpoint:
+            assert len(computed) == before, "results of the killed refresh were not used"
+        if not kill.fired:
+            break
+    assert not kill.fired, "a refresh has more requests than were tried"
+    assert request > 10

@@ -1,5 +1,6 @@
 """Computed columns are added and refreshed on executors."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from lancelet import ComputedColumn
 from lancelet import spark as ls
 from lancelet.change.columns.fields import ColumnError
 from lancelet.errors import ColumnFunctionError
+from tests.kit.child import bound_to_us
 
 FACTOR = 3
 
@@ -202,14 +204,20 @@ def test_a_killed_driver_loses_a_batch_per_task(spark, uri, tmp_path):
     calls, notes = tmp_path / "calls", str(tmp_path / "notes")
     calls.mkdir()
     command = [sys.executable, "-c", DRIVER, uri, notes, str(calls)]
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
-    driver = subprocess.Popen(command, start_new_session=True, env=environment)
+    # A session of Connect sets variables of which a classic driver would think that they are its.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SPARK_") or name == "SPARK_LOCAL_IP"
+    }
+    driver = subprocess.Popen(bound_to_us(command), start_new_session=True, env=environment)
     try:
         while len(list(calls.iterdir())) < 8:
             assert driver.poll() is None
             time.sleep(0.05)
     finally:
-        os.killpg(driver.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     assert lancelet.dataset(uri).stale_rows().rows == count
     before = {path.name.split("-")[0] for path in calls.iterdir()}

@@ -247,6 +247,37 @@ def test_two_refreshes_compute_no_row_more_than_twice():
     check(dataset)
 
 
+ONE_OF_TWO = """
+import sys, time, uuid
+from pathlib import Path
+import pyarrow.compute as pc
+import lancelet
+
+def twice(numbers):
+    for number in numbers.to_pylist():
+        (Path(sys.argv[2]) / f"{number}-{uuid.uuid4()}").touch()
+    return pc.multiply(numbers, 2)
+
+dataset = lancelet.dataset(sys.argv[1])
+dataset.refresh_columns({"twice": twice}, batch_size=3)
+"""
+
+
+def test_two_processes_compute_no_row_more_than_twice(tmp_path):
+    dataset = table_of(60, uri=str(tmp_path / "t"))
+    dataset.insert({"n": list(range(100, 160))})
+    dataset.update({"n": "n + 1000"}, where="n % 3 = 0")
+    count, calls = dataset.stale_rows().rows, tmp_path / "calls"
+    calls.mkdir()
+    command = bound_to_us([sys.executable, "-c", ONE_OF_TWO, dataset.uri, str(calls)])
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    assert [each.wait() for each in processes] == [0, 0]
+    found = Counter(path.name.split("-")[0] for path in calls.iterdir())
+    assert len(found) == count
+    assert max(found.values()) <= 2
+    check(dataset)
+
+
 def test_a_restore_during_a_refresh_brings_back_its_state():
     dataset = table_of()
     dataset.update({"n": "n + 100"}, where="n < 5")
