@@ -171,6 +171,31 @@ def test_a_later_version_of_a_joined_table_is_counted_once(tmp_path, monkeypatch
     assert view.dataset.version == 2
 
 
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_view_that_is_compacted_meanwhile_is_refreshed(tmp_path, monkeypatch, kind):
+    source, names = source_at(tmp_path / "source"), names_at(tmp_path / "names")
+    query, tables = QUERIES[kind], tables_of(kind, names)
+    view = source.create_view(tmp_path / "view", query, tables=tables)
+    source.insert(pa.table({"id": [20], "city": ["a"], "n": [7]}))
+    view.refresh()
+    source.update({"n": "n + 1"}, where="id = 4")
+    source.delete("id = 5")
+    publish, versions = views.refresh.publish, []
+
+    def publish_later(*arguments):
+        if not versions:
+            compacted = lancelet.dataset(view.uri)
+            compacted.optimize.compact_files()
+            versions.append(compacted.version)
+        return publish(*arguments)
+
+    monkeypatch.setattr(views.refresh, "publish", publish_later)
+    assert view.refresh().kind == "incremental"
+    assert len(versions) == 1
+    assert rows_of(view) == computed(source, tmp_path / "after", query, tables)
+    assert view.explain().kind == "none"
+
+
 def test_refreshes_of_two_handles_in_turn(tmp_path):
     source = source_at(tmp_path / "source")
     query = QUERIES["groups"]

@@ -330,3 +330,20 @@ def test_pylance_reads_a_view(tmp_path):
     view.refresh(full=True)
     found = lance.dataset(str(tmp_path / "v")).to_table(columns=["n", "c"])
     assert sorted(map(tuple, map(dict.values, found.to_pylist()))) == [(3, 1), (4, 2)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT id, city, n FROM source", "SELECT city, sum(n) AS n FROM source GROUP BY city"],
+)
+def test_columns_that_were_added_to_a_view_keep_their_values(query):
+    source = new_source({"id": [1, 2, 3, 4], "city": ["a", "b", "c", "d"], "n": [5, 6, 7, 8]})
+    view = source.create_view(uri_of(source), query)
+    view.dataset.add_columns({"note": "upper(city)"})
+    view.refresh(dry_run=True)
+    source.update({"n": "n + 1"}, where="city = 'a'")
+    source.insert(pa.table({"id": [9], "city": ["z"], "n": [1]}))
+    assert view.refresh().kind == "incremental"
+    found = view.dataset.to_table(columns=["city", "n", "note"]).to_pylist()
+    notes = {row["city"]: (row["n"], row["note"]) for row in found}
+    assert notes == {"a": (6, "A"), "b": (6, "B"), "c": (7, "C"), "d": (8, "D"), "z": (1, None)}
