@@ -302,7 +302,7 @@ class EvolutionMethods:
             The numbers of computed and of remaining rows; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            ColumnError: If an input of a computed column was dropped.
+            InvalidInputError: If an input of a computed column was dropped.
             ColumnFunctionError: If a function is missing, or its values are unsuitable.
             CommitConflictError: If other writers changed the same rows repeatedly.
 
