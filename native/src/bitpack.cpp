@@ -25,6 +25,8 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
+using Ranges = Span<const uint64_t>;
+
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kLanes = 16;  // rows that are selected at once
 constexpr int64_t kStagedFrom = 1 << 20;    // results copied from a staging block
@@ -197,22 +199,36 @@ struct Kernels {
     return value ^ static_cast<T>(static_cast<T>(T{0} - (value >> (8 * sizeof(T) - 1))) | sign);
   }
 
-  template <bool kFloat>
-  static LANCELET_INLINE void match_block(const uint8_t* LANCELET_RESTRICT whole, int64_t count,
+  template <bool kFloat, bool kAdds>
+  static LANCELET_INLINE void match_range(const uint8_t* LANCELET_RESTRICT whole, int64_t count,
                                           T first, T most, uint8_t* LANCELET_RESTRICT to) {
     for (int64_t k = 0; k < count; ++k) {
       const T value = load<T>(whole + k * bytes);
-      to[k] = static_cast<T>((kFloat ? float_order(value) : value) - first) <= most;
+      const uint8_t found = static_cast<T>((kFloat ? float_order(value) : value) - first) <= most;
+      to[k] = kAdds ? to[k] | found : found;
     }
   }
 
-  // Writes 1 for each value, or its order as a float, within `span` of `low` modulo 2^bits, else 0.
+  // Writes 1 for each value in one of the ranges, of which there is at least one.
+  template <bool kFloat>
+  static LANCELET_INLINE void match_block(const uint8_t* LANCELET_RESTRICT whole, int64_t count,
+                                          Ranges ranges, uint8_t* LANCELET_RESTRICT to) {
+    for (int64_t i = 0; i + 1 < ranges.size; i += 2) {
+      const T first = static_cast<T>(ranges.data[i]), most = static_cast<T>(ranges.data[i + 1]);
+      if (i == 0) {
+        match_range<kFloat, false>(whole, count, first, most, to);
+      } else {
+        match_range<kFloat, true>(whole, count, first, most, to);
+      }
+    }
+  }
+
+  // Writes 1 for each value, or its order as a float, in one of the ranges, else 0. Each range has a
+  // number and the distance to the last one, modulo 2^bits.
   static int64_t match_packed(ConstBytes source, ConstInts position, ConstInts size,
-                              ConstInts count, int64_t is_float, uint64_t low, uint64_t span,
-                              Bytes out) {
+                              ConstInts count, int64_t is_float, Ranges ranges, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
-    const T first = static_cast<T>(low);
-    const T most = static_cast<T>(span);
+    if (ranges.size < 2 || ranges.size % 2 != 0) return fail(kBadCount, 0);
     int64_t written = 0;
     for (int64_t i = 0; i < position.size; ++i) {
       Inline block = {};
@@ -223,9 +239,9 @@ struct Kernels {
       if (values > out.size - written) return fail(kOutputFull, i);
       unpack_block<T>(block.packed, block.width, whole);
       if (is_float) {
-        match_block<true>(whole, values, first, most, out.data + written);
+        match_block<true>(whole, values, ranges, out.data + written);
       } else {
-        match_block<false>(whole, values, first, most, out.data + written);
+        match_block<false>(whole, values, ranges, out.data + written);
       }
       written += values;
     }
@@ -295,13 +311,12 @@ struct Kernels {
   };
 
   // Writes the positions and values of the numbers that `match_packed` flags; returns their number.
-  static int64_t select_packed(args::Slices chunks, ConstInts count, int64_t is_float, uint64_t low,
-                               uint64_t span, Span<int32_t> rows, Bytes out) {
+  static int64_t select_packed(args::Slices chunks, ConstInts count, int64_t is_float,
+                               Ranges ranges, Span<int32_t> rows, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
     alignas(64) uint8_t flags[kBlock];
     Selected selected;
-    const T first = static_cast<T>(low);
-    const T most = static_cast<T>(span);
+    if (ranges.size < 2 || ranges.size % 2 != 0) return fail(kBadCount, 0);
     int64_t before = 0;
     int64_t found = 0;
     for (int64_t i = 0; i < chunks.position.size; ++i) {
@@ -315,9 +330,9 @@ struct Kernels {
         return fail(kOutputFull, i);
       unpack_block<T>(block.packed, block.width, whole);
       if (is_float) {
-        match_block<true>(whole, kBlock, first, most, flags);
+        match_block<true>(whole, kBlock, ranges, flags);
       } else {
-        match_block<false>(whole, kBlock, first, most, flags);
+        match_block<false>(whole, kBlock, ranges, flags);
       }
       memset(flags + values, 0, kBlock - values);
       const int64_t passed = selected.of(flags, whole, static_cast<int32_t>(before));
@@ -470,16 +485,16 @@ int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size, Con
 }
 
 int64_t match_packed(args::Slices chunks, ConstInts count, int64_t word_bits, int64_t is_float,
-                     uint64_t low, uint64_t span, Bytes out) {
+                     Span<const uint64_t> ranges, Bytes out) {
   const ConstBytes source = chunks.source;
   const ConstInts position = chunks.position;
   const ConstInts size = chunks.size;
-  FOR_WORD(word_bits, match_packed(source, position, size, count, is_float, low, span, out))
+  FOR_WORD(word_bits, match_packed(source, position, size, count, is_float, ranges, out))
 }
 
 int64_t select_packed(args::Slices chunks, ConstInts count, int64_t word_bits, int64_t is_float,
-                      uint64_t low, uint64_t span, Span<int32_t> rows, Bytes out) {
-  FOR_WORD(word_bits, select_packed(chunks, count, is_float, low, span, rows, out))
+                      Span<const uint64_t> ranges, Span<int32_t> rows, Bytes out) {
+  FOR_WORD(word_bits, select_packed(chunks, count, is_float, ranges, rows, out))
 }
 
 int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, int64_t word_bits,

@@ -115,6 +115,12 @@ def check_positions(counts: Int64s) -> int:
     return total
 
 
+def check_ranges(ranges: npt.NDArray[np.uint64]) -> None:
+    """Raise unless there are pairs of a first number and a distance."""
+    if not len(ranges) or len(ranges) % 2:
+        raise InvalidInputError("ranges have a number and a distance each", numbers=len(ranges))
+
+
 def check_packed_chunk(chunk: int) -> None:
     """Raise unless a packed chunk has 1 to 1024 values."""
     if not 0 < chunk <= BLOCK:

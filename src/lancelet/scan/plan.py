@@ -44,7 +44,7 @@ from lancelet.scan.projection import Projection, needed, project, scan_schema
 from lancelet.scan.row_columns import RowColumn
 from lancelet.scan.row_mask import mask_expression
 from lancelet.scan.scan_options import Columns, ScanOptions, SearchRequest
-from lancelet.scan.value_ranges import value_range
+from lancelet.scan.value_ranges import value_ranges
 from lancelet.table.snapshot import Snapshot, cached_by_schema
 from lancelet.values import cached_property, dataclass
 
@@ -112,7 +112,7 @@ class FilterStep:
         """The step as a filter of stored values, or None if it cannot be evaluated without rows."""
         if len(self.fields) != 1 or self.row_columns or self.fields[0].children:
             return None
-        numbers = value_range(self.expression, scan_type(self.fields[0]))
+        numbers = value_ranges(self.expression, scan_type(self.fields[0]))
         test = self.passed_items if depends_on_values_only(self.expression) else None
         return ValueFilter(numbers, test) if numbers or test else None
 

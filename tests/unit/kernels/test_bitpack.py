@@ -155,22 +155,28 @@ def test_values_are_compared_with_a_range_while_they_are_unpacked(agree, case, d
     values = agree("unpack_chunks", slices, counts, word_bits)
     most = (1 << word_bits) - 1
     known = [int(value) for value in values[:8]] or [0]
-    low = data.draw(st.integers(0, most) | st.sampled_from(known))
-    span = data.draw(st.integers(0, most) | st.sampled_from([0, 1, most]))
-    found = agree("match_packed", slices, counts, word_bits, low, span, is_float=False)
-    assert found.tolist() == [(int(value) - low) % (1 << word_bits) <= span for value in values]
-    agree("match_packed", slices, counts, word_bits, low, span, is_float=True)
-    rows, selected = agree("select_packed", slices, counts, word_bits, low, span, is_float=False)
+    low = st.integers(0, most) | st.sampled_from(known)
+    span = st.integers(0, most) | st.sampled_from([0, 1, most])
+    pairs = data.draw(st.lists(st.tuples(low, span), min_size=1, max_size=3))
+    ranges = np.array(pairs, np.uint64).reshape(-1)
+    found = agree("match_packed", slices, counts, word_bits, ranges, is_float=False)
+    assert found.tolist() == [
+        any((int(value) - low) % (1 << word_bits) <= span for low, span in pairs)
+        for value in values
+    ]
+    agree("match_packed", slices, counts, word_bits, ranges, is_float=True)
+    rows, selected = agree("select_packed", slices, counts, word_bits, ranges, is_float=False)
     assert rows.tolist() == np.flatnonzero(found).tolist()
     assert selected.tolist() == values[found].tolist()
-    agree("select_packed", slices, counts, word_bits, low, span, is_float=True)
+    agree("select_packed", slices, counts, word_bits, ranges, is_float=True)
 
 
 def test_a_damaged_block_is_not_compared(agree):
     slices = ByteSlices(np.full(8, 255, np.uint8), np.zeros(1, np.int64), np.full(1, 8))
-    assert (
-        agree("match_packed", slices, np.array([5]), 32, 0, 1, is_float=False) is CorruptDataError
-    )
-    assert (
-        agree("select_packed", slices, np.array([5]), 32, 0, 1, is_float=False) is CorruptDataError
-    )
+    ranges = np.array([0, 1], np.uint64)
+    for kernel in ("match_packed", "select_packed"):
+        assert agree(kernel, slices, np.array([5]), 32, ranges, is_float=False) is CorruptDataError
+        assert (
+            agree(kernel, slices, np.array([5]), 32, ranges[:1], is_float=False)
+            is InvalidInputError
+        )

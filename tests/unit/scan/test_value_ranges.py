@@ -16,7 +16,7 @@ import lancelet
 from lancelet.expr.compile import compile_filter
 from lancelet.expr.evaluate import evaluate_filter
 from lancelet.file.rows import RowReader
-from lancelet.scan.value_ranges import value_range
+from lancelet.scan.value_ranges import value_ranges
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 COUNT = 20_000
@@ -74,7 +74,20 @@ def conditions(draw):
     limits = np.iinfo(name if name != "nullable" else np.int64)
     constants = st.integers(-5, 105) | st.sampled_from([limits.min, limits.max])
     constant = max(limits.min, min(draw(constants), limits.max))
-    return f"{name} {operator} {constant}"
+    if draw(st.booleans()):
+        return f"{name} {operator} {constant}"
+    listed = ", ".join(str(max(limits.min, draw(st.integers(-5, 105)))) for _ in range(3))
+    is_not = draw(st.sampled_from(["", "NOT "]))
+    return draw(
+        st.sampled_from(
+            [
+                f"{name} {is_not}IN ({constant}, {listed})",
+                f"({name} {operator} {constant} OR {name} = {listed.split(',')[0]})",
+                f"NOT ({name} {operator} {constant} OR {name} IN ({listed}))",
+                f"{name} {is_not}IN ({constant}, NULL)",
+            ]
+        )
+    )
 
 
 @settings(max_examples=100)
@@ -186,15 +199,32 @@ def test_damage_is_found(tmp_path):
 def test_filters_that_are_no_ranges_are_evaluated():
     schema = pa.schema([("k", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
     for text, column in [
-        ("k != 5", "k"),
-        ("k = 5 OR k = 7", "k"),
+        ("k IN (5, NULL)", "k"),
+        ("k IN (1, 3, 5, 7, 9, 11, 13, 15, 17)", "k"),
+        ("k = 5 OR k IS NULL", "k"),
         ("k + 1 = 5", "k"),
         ("f < cast('nan' AS double)", "f"),
         ("s = 'a'", "s"),
         ("k IS NULL", "k"),
     ]:
-        assert value_range(compile_filter(text, schema), schema.field(column).type) is None
-    assert value_range(compile_filter("k >= 3 AND k < 9", schema), pa.int32()).high == 8
+        assert value_ranges(compile_filter(text, schema), schema.field(column).type) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("k >= 3 AND k < 9", [(3, 8)]),
+        ("k IN (5, 7, 6, -1)", [(-1, -1), (5, 7)]),
+        ("k != 5", [(-(1 << 31), 4), (6, (1 << 31) - 1)]),
+        ("k NOT IN (5) AND k BETWEEN 4 AND 6", [(4, 4), (6, 6)]),
+        ("NOT (k < 3 OR k > 4)", [(3, 4)]),
+        ("k < 3 AND k > 4", []),
+    ],
+)
+def test_ranges_of_filters(text, ranges):
+    schema = pa.schema([("k", pa.int32())])
+    found = value_ranges(compile_filter(text, schema), pa.int32())
+    assert list(found.ranges) == ranges
 
 
 def test_values_of_another_time_zone_are_compared_as_instants():

@@ -122,54 +122,57 @@ class ValuePositions:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueRange:
-    """The numbers of `bits` bits from `low` to `high`; none if `low` is larger.
+class ValueRanges:
+    """The numbers of `bits` bits in some ranges, each given by its first and last number.
 
     Floating point numbers are given by integers of the same order: their bits, inverted if they are
     negative, else with the sign bit set. A range that exceeds the largest integer continues with
     the smallest one.
 
-    >>> ValueRange(-1, 2, bits=8).unsigned
-    (255, 3)
-    >>> ValueRange(-1, 2, bits=8).contains(np.array([254, 255, 0, 2, 3], np.uint8)).tolist()
-    [False, True, True, True, False]
+    >>> ValueRanges(((-1, 2), (9, 9)), bits=8).unsigned.tolist()
+    [255, 3, 9, 0]
+    >>> numbers = np.array([254, 255, 0, 2, 3, 9], np.uint8)
+    >>> ValueRanges(((-1, 2), (9, 9)), bits=8).contains(numbers).tolist()
+    [False, True, True, True, False, True]
     """
 
-    low: int
-    high: int
+    ranges: tuple[tuple[int, int], ...]
     bits: int
     is_float: bool = False
 
     @property
-    def unsigned(self) -> tuple[int, int]:
-        """The first value as an unsigned integer, and the distance to the last."""
-        return self.low % (1 << self.bits), self.high - self.low
+    def unsigned(self) -> npt.NDArray[np.uint64]:
+        """The first number of each range as an unsigned integer, and the distance to the last."""
+        pairs = [(low % (1 << self.bits), high - low) for low, high in self.ranges]
+        return np.array(pairs, np.uint64).reshape(-1)
 
-    def contains(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return whether values, given as unsigned integers, are in the range."""
+    def contains(self, values: npt.NDArray[Any]) -> Flags:
+        """Return whether values, given as unsigned integers, are in a range."""
         dtype = values.dtype.type
         if self.is_float:
             sign = dtype(1 << (self.bits - 1))
             values = np.where(values & sign, ~values, values | sign)
-        low, span = self.unsigned
-        found: npt.NDArray[np.bool_] = values - dtype(low) <= dtype(span)
+        found = np.zeros(len(values), np.bool_)
+        pairs = self.unsigned.tolist()
+        for low, span in zip(pairs[::2], pairs[1::2], strict=True):
+            found |= values - dtype(low) <= dtype(span)
         return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueFilter:
-    """A filter of the values of a column: a range of numbers, a test of dictionary items, or both.
+    """A filter of the values of a column: ranges of numbers, a test of dictionary items, or both.
 
     The test returns whether each item passes, followed by whether null passes.
     """
 
-    numbers: ValueRange | None
+    numbers: ValueRanges | None
     test: Callable[[pa.Array], Flags] | None
 
     @property
     def is_empty(self) -> bool:
-        """Whether the range of numbers is empty, so that no value passes."""
-        return self.numbers is not None and self.numbers.low > self.numbers.high
+        """Whether there are no numbers, so that no value passes."""
+        return self.numbers is not None and not self.numbers.ranges
 
 
 class Codecs(Protocol):
@@ -328,10 +331,10 @@ class Codec:
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: ValueRange,
+        values: ValueRanges,
         codecs: Codecs,
     ) -> npt.NDArray[np.bool_] | None:
-        """Return whether each value of chunks is in a range, or None to decode them first."""
+        """Return whether each value of chunks is in the ranges, or None to decode them first."""
         del message, parts, counts, values, codecs
         return None
 
@@ -341,10 +344,10 @@ class Codec:
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: ValueRange,
+        values: ValueRanges,
         codecs: Codecs,
     ) -> tuple[Positions, Block] | None:
-        """Return the positions of the values in a range, and the values, or None to decode all."""
+        """Return the positions of the values in the ranges, and these, or None to decode all."""
         del message, parts, counts, values, codecs
         return None
 

@@ -27,7 +27,7 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     Positions,
     ValuePositions,
-    ValueRange,
+    ValueRanges,
 )
 from lancelet.encodings.codecs.chunking import chunk_counts
 from lancelet.encodings.codecs.unsigned import (
@@ -110,7 +110,7 @@ class InlineBitpacking(Codec):
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: ValueRange,
+        values: ValueRanges,
         codecs: Codecs,
     ) -> npt.NDArray[np.bool_] | None:
         """Compare the values while they are unpacked."""
@@ -119,8 +119,9 @@ class InlineBitpacking(Codec):
         if bits != values.bits:
             return None
         check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
-        low, span = values.unsigned
-        return kernels.match_packed(parts[0], counts, bits, low, span, is_float=values.is_float)
+        return kernels.match_packed(
+            parts[0], counts, bits, values.unsigned, is_float=values.is_float
+        )
 
     @classmethod
     def select_chunks(
@@ -128,7 +129,7 @@ class InlineBitpacking(Codec):
         message: Any,
         parts: Sequence[ByteSlices],
         counts: Int64s,
-        values: ValueRange,
+        values: ValueRanges,
         codecs: Codecs,
     ) -> tuple[Positions, Block] | None:
         """Compare the values while they are unpacked."""
@@ -137,9 +138,8 @@ class InlineBitpacking(Codec):
         if bits != values.bits:
             return None
         check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
-        low, span = values.unsigned
         rows, selected = kernels.select_packed(
-            parts[0], counts, bits, low, span, is_float=values.is_float
+            parts[0], counts, bits, values.unsigned, is_float=values.is_float
         )
         return rows, from_unsigned(selected)
 

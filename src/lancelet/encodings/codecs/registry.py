@@ -27,7 +27,7 @@ from lancelet.encodings.codecs.base import (
     Encoding,
     Positions,
     ValuePositions,
-    ValueRange,
+    ValueRanges,
 )
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
@@ -202,18 +202,18 @@ class ChunkDecoder:
         return self._codec.decode_chunks(self._message, parts, counts, self._inner)
 
     def match(
-        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRange
+        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRanges
     ) -> npt.NDArray[np.bool_]:
-        """Return whether each number of chunks is in a range, which must not be empty."""
+        """Return whether each number of chunks is in ranges, of which there must be one."""
         found = self._codec.match_chunks(self._message, parts, counts, values, self._inner)
         if found is not None:
             return found
         return _contained(self.decode(parts, counts), values)
 
     def select(
-        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRange
+        self, parts: Sequence[ByteSlices], counts: Int64s, values: ValueRanges
     ) -> tuple[Positions, Block]:
-        """Return the positions of the numbers in a range, which must not be empty, and these."""
+        """Return the positions of the numbers in ranges, of which there must be one, and these."""
         found = self._codec.select_chunks(self._message, parts, counts, values, self._inner)
         if found is not None:
             return found
@@ -230,8 +230,8 @@ class ChunkDecoder:
         return take_items(self.decode(parts, counts), starts[positions.chunk] + positions.index)
 
 
-def _contained(block: Block, values: ValueRange) -> npt.NDArray[np.bool_]:
-    """Return whether each number of a block is in a range."""
+def _contained(block: Block, values: ValueRanges) -> npt.NDArray[np.bool_]:
+    """Return whether each number of a block is in the ranges."""
     integers = to_unsigned(block, "match")
     if integers.itemsize * 8 != values.bits:
         raise CorruptDataError(

@@ -28,7 +28,7 @@ from lancelet.encodings.codecs.base import (
     Positions,
     ValueFilter,
     ValuePositions,
-    ValueRange,
+    ValueRanges,
 )
 from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
@@ -57,6 +57,9 @@ VALUES_PER_POSITION_MAX = 4
 ENTRIES_PER_SLOT_MAX = 16
 """The same for entries of lists, which have no value positions yet."""
 
+_RANGES_MAX = 8
+"""More ranges of dictionary indices are looked up."""
+
 VALUES_MAX = 1 << 48
 """Maximum accepted number of values per page."""
 
@@ -84,12 +87,12 @@ class _Decoded:
 class _Comparison:
     """A filter of the values of a page, or of its indices into a dictionary.
 
-    `numbers` is the range of values or indices that pass. Without it, `passes` has a flag for each
-    item, followed by that of null.
+    `numbers` are the ranges of values or indices that pass. Without them, `passes` has a flag for
+    each item, followed by that of null.
     """
 
     dictionary: Dictionary | None
-    numbers: ValueRange | None
+    numbers: ValueRanges | None
     passes: Flags | None
 
     @property
@@ -252,14 +255,14 @@ class MiniBlockPages(PageReader):
             return _Comparison(None, values.numbers, None)
         assert values.test is not None
         passes = values.test(dictionary.items.array)
-        indices = np.flatnonzero(passes[:-1])
         bits = self._values.word_bits
-        numbers: ValueRange | None = None
+        numbers: ValueRanges | None = None
         # Nulls have arbitrary indices, so that they are evaluated apart if they pass.
-        if bits and dictionary.first is None and len(indices) and not passes[-1]:
-            first, last = int(indices[0]), int(indices[-1])
-            if last - first == len(indices) - 1:
-                numbers = ValueRange(first, last, bits)
+        if bits and dictionary.first is None and not passes[-1]:
+            edges = np.flatnonzero(np.diff(passes[:-1], prepend=False, append=False))
+            if 0 < len(edges) <= 2 * _RANGES_MAX:
+                runs = zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
+                numbers = ValueRanges(tuple(runs), bits)
         return _Comparison(dictionary, numbers, passes)
 
     def _indices(self, decoded: _Decoded, dictionary: Dictionary | None) -> Block:

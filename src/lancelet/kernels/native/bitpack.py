@@ -17,6 +17,7 @@ from lancelet.kernels.arguments import (
     check_packed_chunk,
     check_packed_width,
     check_positions,
+    check_ranges,
     out_of_line_shape,
     packs_tail,
     slice_arrays,
@@ -43,37 +44,44 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
 
 
 def match_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+    slices: ByteSlices,
+    counts: Int64s,
+    word_bits: int,
+    ranges: npt.NDArray[np.uint64],
+    *,
+    is_float: bool,
 ) -> npt.NDArray[np.bool_]:
-    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits.
-
-    Floats are compared by integers of the same order; see `reference/bitpack.py`.
-    """
+    """Return whether each value is in one of `ranges`; see `reference/bitpack.py`."""
     kernel = "match_packed"
     word_type(word_bits)
     check_counts(counts, max_count=BLOCK, kernel=kernel)
+    check_ranges(ranges)
     arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), _BYTE)
-    status = _native.match_packed(
-        arrays, as_int64s(counts), word_bits, int(is_float), low, span, out
-    )
+    status = _native.match_packed(arrays, as_int64s(counts), word_bits, int(is_float), ranges, out)
     checked(status, kernel=kernel)
     return out.view(np.bool_)
 
 
 def select_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+    slices: ByteSlices,
+    counts: Int64s,
+    word_bits: int,
+    ranges: npt.NDArray[np.uint64],
+    *,
+    is_float: bool,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
     """Return the positions and values of the numbers that `match_packed` flags."""
     kernel = "select_packed"
     dtype = word_type(word_bits)
     check_counts(counts, max_count=BLOCK, kernel=kernel)
     arrays = slice_arrays(slices, counts)
+    check_ranges(ranges)
     total = check_positions(counts)
     rows, out = empty(total, np.dtype(np.int32)), empty(total, dtype)
     found = checked(
         _native.select_packed(
-            arrays, as_int64s(counts), word_bits, int(is_float), low, span, rows, as_bytes(out)
+            arrays, as_int64s(counts), word_bits, int(is_float), ranges, rows, as_bytes(out)
         ),
         kernel=kernel,
     )

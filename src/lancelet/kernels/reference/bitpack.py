@@ -28,6 +28,7 @@ from lancelet.kernels.arguments import (
     check_packed_chunk,
     check_packed_width,
     check_positions,
+    check_ranges,
     check_slices,
     out_of_line_shape,
     packs_tail,
@@ -91,27 +92,40 @@ def unpack_chunks(slices: ByteSlices, counts: Int64s, word_bits: int) -> npt.NDA
 
 
 def match_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+    slices: ByteSlices,
+    counts: Int64s,
+    word_bits: int,
+    ranges: npt.NDArray[np.uint64],
+    *,
+    is_float: bool,
 ) -> npt.NDArray[np.bool_]:
-    """Return whether each value of inline blocks is at most `span` above `low`, modulo 2^bits.
+    """Return whether each value of inline blocks is in one of `ranges`.
 
-    Floats are compared by integers of the same order: their bits, inverted if they are negative,
-    else with the sign bit set.
+    Each range has a number and the distance to its last one, modulo 2^bits. Floats are compared by
+    integers of the same order: their bits, inverted if they are negative, else with the sign bit
+    set.
     """
+    check_ranges(ranges)
     values = unpack_chunks(slices, counts, word_bits)
     if is_float:
         sign = values.dtype.type(1 << (word_bits - 1))
         values = np.where(values & sign, ~values, values | sign)
-    found: npt.NDArray[np.bool_] = values - values.dtype.type(low) <= values.dtype.type(span)
+    pairs = ranges.astype(values.dtype).reshape(-1, 2)
+    found: npt.NDArray[np.bool_] = (values[:, None] - pairs[:, 0] <= pairs[:, 1]).any(axis=1)
     return found
 
 
 def select_packed(
-    slices: ByteSlices, counts: Int64s, word_bits: int, low: int, span: int, *, is_float: bool
+    slices: ByteSlices,
+    counts: Int64s,
+    word_bits: int,
+    ranges: npt.NDArray[np.uint64],
+    *,
+    is_float: bool,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
     """Return the positions and values of the numbers that `match_packed` flags."""
     check_positions(counts)
-    rows = np.flatnonzero(match_packed(slices, counts, word_bits, low, span, is_float=is_float))
+    rows = np.flatnonzero(match_packed(slices, counts, word_bits, ranges, is_float=is_float))
     return rows.astype(np.int32), unpack_chunks(slices, counts, word_bits)[rows]
 
 

@@ -81,7 +81,9 @@ class FragmentSource:
             return None
         mask = np.ones(len(rows), np.bool_)
         mask[hidden - rows.start] = False
-        return np.flatnonzero(mask).astype(np.int64) + rows.start
+        offsets = np.flatnonzero(mask).astype(np.int64, copy=False)
+        offsets += rows.start
+        return offsets
 
     def count_visible(self, rows: RowRange) -> int:
         """Return the number of visible rows of a range."""
