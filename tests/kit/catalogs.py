@@ -3,7 +3,7 @@
     with catalog("polaris", tmp_path) as opened:
         opened.namespace.create_namespace(CreateNamespaceRequest(id=opened.path("sales")))
 
-`RequestFaults` stops one request of the clients of Glue, Unity Catalog, Polaris and Iceberg REST.
+`RequestFaults` stops one request of a client.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from unittest import mock
 
 from lancelet.namespace import connect, json_client
+from lancelet.namespace.thrift import Struct, ThriftConnection
 from lancelet.values import dataclass
 from tests.kit.catalog_servers import (
     TOKEN,
@@ -122,7 +123,17 @@ class RequestFaults:
 
     @contextmanager
     def of(self, namespace: Any) -> Iterator[None]:
-        """Count and stop the requests of a namespace of Glue, or of all REST APIs."""
+        """Count and stop the requests of a namespace of Glue, or of all others of its protocol."""
+        if "Hive" in type(namespace).__name__:
+            call = ThriftConnection.call
+
+            def called(connection: ThriftConnection, name: str, arguments: Struct) -> Struct:
+                failure = ConnectionResetError("reset by a test")
+                return self.run(lambda: call(connection, name, arguments), failure)
+
+            with mock.patch.object(ThriftConnection, "call", called):
+                yield
+            return
         if "Glue" not in type(namespace).__name__:
             send = json_client._OPENER.open
 

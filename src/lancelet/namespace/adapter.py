@@ -71,8 +71,8 @@ class RestAdapter:
         """Configure the server.
 
         Args:
-            namespace_client_impl: The namespace implementation: `dir`, `rest`, `glue`, `unity`,
-                `polaris` or `iceberg`.
+            namespace_client_impl: The namespace implementation: `dir`, `rest`, `glue`, `hive`,
+                `unity`, `polaris` or `iceberg`.
             namespace_client_properties: The properties of the namespace.
             session: Has no effect: sessions are given when a dataset is opened.
             host: The address to listen on, by default loopback.
