@@ -219,7 +219,7 @@ def candidates(snapshot: Snapshot, other: Snapshot) -> Iterator[Candidates]:
         for start in range(0, rows, _RANGE_ROWS):
             stop = min(start + _RANGE_ROWS, rows)
             live = deleted.live_within(start, stop)
-            offsets = np.flatnonzero(live).astype(np.int64) + start
+            offsets = np.flatnonzero(live).astype(np.int64, copy=False) + start
             if len(offsets):
                 yield Candidates(fragment, offsets)
 
