@@ -102,10 +102,10 @@ class MaterializedView:
         return self.dataset.to_table(**options)
 
     def explain(self) -> RefreshPlan:
-        """Return what a refresh would do, without reading values.
+        """Return what a refresh would do, without reading values other than keys of joined tables.
 
         Returns:
-            The kind of refresh, the source versions and the number of changed rows.
+            The kind of refresh, the versions, and the number of rows to compute.
 
         Example:
             ```python
