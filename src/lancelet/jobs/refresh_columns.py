@@ -122,7 +122,7 @@ def compute_task(
     state, parts, rows = UpToDate.of(snapshot), list[RefreshedFragment](), 0
     for number, count in task.fragments:
         fragment = snapshot.fragments.by_id(number)
-        offsets = state.stale_rows(snapshot, fragment)[0][:count]
+        offsets = state.stale_rows(snapshot, fragment).offsets[:count]
         part, error = compute_fragment(snapshot, fragment, offsets, how)
         saved.release(number)
         if part is not None:

@@ -8,6 +8,10 @@ The values of a row are up to date if it was last updated up to version 12, or b
 to 40, which refreshes committed. Other rows were inserted or updated since. A row has one version,
 so a refresh computes all columns of a row together.
 
+A commit that adds columns updates all rows, but none of their inputs. Rows that were out of date
+before are then listed by their ids: with `"hidden": {"at": 41, "ids": ...}`, rows of version 41 are
+up to date unless they are listed. Earlier releases ignore the list and compute all these rows.
+
 The config entry is written by the commit that it describes, never by a later one: a refresh that
 stops leaves no rows whose state is unknown, and concurrent refreshes keep the entries of each
 other. A restore brings back the entry of the restored version.
@@ -18,9 +22,10 @@ one, all rows are out of date.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +37,18 @@ from lancelet.format.field_path import parse_path
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.rowids.address import UInt64s
-from lancelet.table.lineage import updated_versions_of
+from lancelet.rowids.sequence import RowIdSequence
+from lancelet.table.lineage import row_ids_of, updated_versions_of
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 STORED_KEY: Final = "lancelet.computed"
 """The key in the metadata of fields, and in the table config."""
 
 _COMMITS_PER_CLEANING: Final = 256
 """After so many commits, a refresh removes versions that no row has from the list."""
+_HIDDEN_BYTES_MAX: Final = 1 << 18
+"""Maximum size of the row ids in the table config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +133,38 @@ def _input_field(stored: Mapping[str, Any]) -> InputField:
     return field
 
 
+class StaleOffsets(NamedTuple):
+    """Rows of a fragment that are out of date: their offsets and versions.
+
+    `is_hidden` is set for rows that are only known by their ids.
+    """
+
+    offsets: Int64s
+    versions: UInt64s
+    is_hidden: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Rows of version `at` that are out of date, as an encoded sequence of row ids."""
+
+    at: int
+    ids: bytes
+
+    def find(self, snapshot: Snapshot, fragment: Fragment) -> npt.NDArray[np.bool_]:
+        """Return which rows of a fragment are listed."""
+        own = row_ids_of(snapshot, fragment).to_array()
+        found: npt.NDArray[np.bool_] = np.isin(own, RowIdSequence.parse(self.ids).to_array())
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class UpToDate:
     """The version up to which values are up to date, and later versions of refreshes."""
 
     version: int
     own: tuple[int, ...] = ()
+    hidden: Hidden | None = None
 
     @staticmethod
     def of(snapshot: Snapshot) -> UpToDate:
@@ -144,7 +178,10 @@ class UpToDate:
             own = list(map(int, stored["own"]))
             for first, last in stored.get("ranges", ()):
                 own += range(int(first), int(last) + 1)
-            return UpToDate(int(stored["version"]), tuple(sorted(own)))
+            hidden = stored.get("hidden")
+            if hidden is not None:
+                hidden = Hidden(int(hidden["at"]), base64.b64decode(hidden["ids"]))
+            return UpToDate(int(stored["version"]), tuple(sorted(own)), hidden)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
                 "the record of computed columns in the table config is damaged; delete the entry "
@@ -162,28 +199,38 @@ class UpToDate:
         ranges = [[int(run[0]), int(run[-1])] for run in runs if len(run) >= 3]
         if ranges:
             stored["ranges"] = ranges
+        if self.hidden is not None:
+            ids = base64.b64encode(self.hidden.ids).decode()
+            stored["hidden"] = {"at": self.hidden.at, "ids": ids}
         return {STORED_KEY: json.dumps(stored)}
 
     def are_stale(self, versions: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return whether rows with these versions are out of date."""
-        own = np.array(self.own, np.uint64)
-        is_stale: npt.NDArray[np.bool_] = (versions > self.version) & ~np.isin(versions, own)
+        """Return whether rows with these versions are out of date, apart from hidden ones."""
+        own = [*self.own] if self.hidden is None else [*self.own, self.hidden.at]
+        is_own = np.isin(versions, np.array(own, np.uint64))
+        is_stale: npt.NDArray[np.bool_] = (versions > self.version) & ~is_own
         return is_stale
 
-    def stale_rows(self, snapshot: Snapshot, fragment: Fragment) -> tuple[Int64s, UInt64s]:
-        """Return the offsets and versions of the live rows of a fragment that are out of date."""
+    def stale_rows(self, snapshot: Snapshot, fragment: Fragment) -> StaleOffsets:
+        """Return the live rows of a fragment that are out of date."""
         sequence = updated_versions_of(snapshot, fragment)
         versions, lengths = sequence.versions, sequence.lengths
         overlaid = _overlaid_version(snapshot, fragment)
         if overlaid:
             # Overlays change values but not the versions of rows.
             versions = np.maximum(versions, np.uint64(overlaid))
-        is_stale = self.are_stale(versions)
-        if not is_stale.any():
-            return np.empty(0, np.int64), np.empty(0, np.uint64)
-        flags = np.repeat(is_stale, lengths)
+        is_stale, hidden = self.are_stale(versions), self.hidden
+        has_hidden = hidden is not None and bool((versions == hidden.at).any())
+        if not is_stale.any() and not has_hidden:
+            nothing = np.empty(0, np.int64)
+            return StaleOffsets(nothing, nothing.astype(np.uint64), nothing.astype(np.bool_))
+        flags, by_row = np.repeat(is_stale, lengths), np.repeat(versions, lengths)
+        is_hidden = np.zeros(len(flags), np.bool_)
+        if hidden is not None and has_hidden:
+            is_hidden = (by_row == hidden.at) & hidden.find(snapshot, fragment)
+            flags |= is_hidden
         flags &= snapshot.deletions(fragment).live_within(0, len(flags))
-        return np.flatnonzero(flags), np.repeat(versions, lengths)[flags]
+        return StaleOffsets(np.flatnonzero(flags), by_row[flags], is_hidden[flags])
 
 
 def _overlaid_version(snapshot: Snapshot, fragment: Fragment) -> int:
@@ -225,7 +272,7 @@ def stale_offsets(snapshot: Snapshot) -> Iterator[tuple[Fragment, Int64s]]:
         return
     state = UpToDate.of(snapshot)
     for fragment in snapshot.fragments:
-        offsets, _ = state.stale_rows(snapshot, fragment)
+        offsets = state.stale_rows(snapshot, fragment).offsets
         if len(offsets):
             yield fragment, offsets
 
@@ -238,11 +285,28 @@ def num_stale_rows(snapshot: Snapshot) -> int:
 def entries_after_adding(before: Snapshot, version: int, *, is_computed: bool) -> Mapping[str, str]:
     """Return the config entries of a version that adds columns, or a computed column.
 
-    The version updates all rows but changes no input. If rows were out of date, all rows are.
+    The version updates all rows but changes no input.
     """
-    if not (is_computed or has_computed_columns(before)) or num_stale_rows(before):
+    if not (is_computed or has_computed_columns(before)):
         return {}
-    return UpToDate(version).to_config()
+    ids = ids_of_stale_rows(before)
+    if ids is None:
+        return {}  # all rows are out of date
+    if not len(ids):
+        return UpToDate(version).to_config()
+    return UpToDate(version - 1, hidden=Hidden(version, ids.render())).to_config()
+
+
+def ids_of_stale_rows(snapshot: Snapshot) -> RowIdSequence | None:
+    """Return the ids of rows that are out of date, or None if they are too many for the config."""
+    ids = [
+        row_ids_of(snapshot, fragment).take(offsets)
+        for fragment, offsets in stale_offsets(snapshot)
+    ]
+    if not ids:
+        return RowIdSequence(())
+    sequence = RowIdSequence.of(np.sort(np.concatenate(ids)))
+    return sequence if len(sequence.render()) <= _HIDDEN_BYTES_MAX else None
 
 
 def stored_definitions(schema: Schema) -> tuple[str, ...]:
@@ -267,19 +331,22 @@ def entries_after_refresh(
         return {}
     state = UpToDate.of(before)
     if not is_last and (len(state.own) + 1) % _COMMITS_PER_CLEANING:
-        return UpToDate(state.version, (*state.own, version)).to_config()
-    first_stale, present = version + 1, [np.empty(0, np.uint64)]
+        return replace(state, own=(*state.own, version)).to_config()
+    first_stale, hidden, present = version + 1, None, [np.empty(0, np.uint64)]
     for fragment in before.fragments:
         present.append(updated_versions_of(before, fragment).versions)
-        offsets, versions = state.stale_rows(before, fragment)
-        done = refreshed.get(int(fragment.id))
-        if done is not None:
-            versions = versions[~np.isin(offsets, done)]
+        stale = state.stale_rows(before, fragment)
+        remaining = ~np.isin(stale.offsets, refreshed.get(int(fragment.id), ()))
+        if (remaining & stale.is_hidden).any():
+            hidden = state.hidden
+        versions = stale.versions[remaining & ~stale.is_hidden]
         if len(versions):
             first_stale = min(first_stale, int(versions.min()))
-    found = np.unique(np.concatenate(present))
-    own = [number for number in state.own if number >= first_stale and number in found]
-    return UpToDate(first_stale - 1, tuple(own) + (version,) * (first_stale <= version)).to_config()
+    own = {*state.own, *(() if state.hidden is None or hidden else (state.hidden.at,))}
+    own &= set(np.unique(np.concatenate(present)).tolist())
+    up_to = first_stale - 1 if hidden is None else min(first_stale, hidden.at) - 1
+    later = sorted(number for number in {*own, version} if number > up_to)
+    return UpToDate(up_to, tuple(later), hidden).to_config()
 
 
 def entries_after_limit(before: Snapshot, version: int) -> Mapping[str, str | None]:

@@ -35,7 +35,7 @@ from lancelet.table.computed_columns import (
     definitions_of,
     entries_after_adding,
     has_computed_columns,
-    num_stale_rows,
+    ids_of_stale_rows,
     stale_offsets,
 )
 from lancelet.table.snapshot import Snapshot
@@ -118,11 +118,11 @@ def adding_columns(
                 column=source.name,
             )
         return replace(options, config_entries=lambda _before, _version: UpToDate(0).to_config())
-    if has_computed and (stale := num_stale_rows(refresh_snapshot(snapshot))):
+    if has_computed and ids_of_stale_rows(refresh_snapshot(snapshot)) is None:
         raise ColumnError(
-            "values of computed columns are out of date, and a new column would hide which rows; "
-            "call refresh_columns first",
-            rows=stale,
+            "too many values of computed columns are out of date, and a new column would hide "
+            "which rows; call refresh_columns first",
+            column=getattr(source, "name", None),
         )
     is_computed = isinstance(source, ComputedColumn)
     entries = partial(entries_after_adding, is_computed=is_computed)

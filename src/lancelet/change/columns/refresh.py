@@ -247,7 +247,7 @@ class StaleQueue:
             offsets: Int64s = np.empty(0, np.int64)
             if number in ids:
                 fragment = snapshot.fragments.by_id(number)
-                offsets, _ = state.stale_rows(snapshot, fragment)
+                offsets = state.stale_rows(snapshot, fragment).offsets
             if not len(offsets):
                 del self._fragments[number]
                 self._is_disturbed = True  # its rows may have moved
@@ -320,8 +320,8 @@ def compute_fragment(
             "changed; call migrate_to_stable_row_ids",
             uri=snapshot.location.uri,
         )
-    stale, versions = UpToDate.of(snapshot).stale_rows(snapshot, fragment)
-    versions = versions[np.searchsorted(stale, offsets)]
+    stale = UpToDate.of(snapshot).stale_rows(snapshot, fragment)
+    versions = stale.versions[np.searchsorted(stale.offsets, offsets)]
     rows = RowKeys(row_ids_of(snapshot, fragment).take(offsets), versions)
     has_result, table = how.saved.find(fragment, rows)
     parts = [table] if has_result.any() else []

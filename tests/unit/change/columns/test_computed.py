@@ -119,6 +119,38 @@ def test_other_new_columns_change_no_input():
     dataset.add_columns({"other": "id + 1"})
     assert dataset.stale_rows().rows == 0
     dataset.insert(pa.table({"id": [20], "name": ["a"], "other": [1]}))
+
+
+def test_new_columns_hide_no_rows_that_are_out_of_date():
+    dataset, calls = new_table(), []
+
+    def shout(names):
+        calls.extend(names.to_pylist())
+        return pc.utf8_upper(names)
+
+    dataset.add_columns(ComputedColumn("loud", shout, ("name",), pa.string()))
+    dataset.insert(rows_of([20, 21, 22, 23]))
+    dataset.update({"name": "'x'"}, where="id = 3")
+    dataset.add_columns({"more": "id + 1"})
+    dataset.add_columns(ComputedColumn("twice", "id * 2"))
+    dataset.optimize.compact_files()
+    dataset.delete("id = 20")
+    dataset.update({"name": "'y'"}, where="id = 21")
+    assert dataset.stale_rows().rows == 4
+    calls.clear()
+    assert dataset.refresh_columns({"shout": shout}, max_rows=2).remaining == 2
+    dataset.merge(pa.table({"id": [1], "joined": [1]}), "id")
+    assert dataset.refresh_columns({"shout": shout}).refreshed == 2
+    assert sorted(calls) == ["m22", "m23", "x", "y"]
+    for row in dataset.to_table().to_pylist():
+        assert (row["loud"], row["twice"]) == (row["name"].upper(), row["id"] * 2)
+
+
+def test_too_many_rows_that_a_new_column_would_hide(monkeypatch):
+    dataset = new_table()
+    dataset.add_columns(SHOUT)
+    dataset.insert(rows_of([20, 21]))
+    monkeypatch.setattr("lancelet.table.computed_columns._HIDDEN_BYTES_MAX", 3)
     with pytest.raises(ColumnError, match="refresh_columns first"):
         dataset.add_columns({"more": "id + 1"})
     with pytest.raises(ColumnError, match="refresh_columns first"):
@@ -259,9 +291,8 @@ def test_columns_that_an_old_handle_adds_hide_no_changed_rows(other):
     table = lancelet.write_dataset({"id": [1, 2]}, uri, enable_stable_row_ids=True)
     table.add_columns(ComputedColumn("twice", "id * 2"))
     lancelet.dataset(uri).update({"id": "50"}, where="id = 1")
-    with pytest.raises(ColumnError, match="refresh_columns first"):
-        table.add_columns(other)
-    table = lancelet.dataset(uri)
+    table.add_columns(other)
+    assert table.stale_rows().rows == 1
     table.refresh_columns()
     assert sorted(table.to_table()["twice"].to_pylist()) == [4, 100]
 
@@ -279,7 +310,7 @@ def test_rows_that_change_while_a_column_is_added_stay_out_of_date():
         return pa.record_batch({"more": batch["id"]})
 
     table.add_columns(lancelet.batch_udf(pa.schema([("more", pa.int64())]))(add))
-    assert table.stale_rows().rows == 2
+    assert table.stale_rows().rows == 1
     table.refresh_columns()
     assert sorted(table.to_table()["twice"].to_pylist()) == [4, 100]
 
