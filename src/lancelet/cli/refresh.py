@@ -28,6 +28,8 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         f"refresh   {plan.kind}",
         f"source    version {plan.begin} -> {plan.end}",
     ]
+    for name, (begin, end) in (plan.tables or {}).items():
+        lines.append(f"table     {name}, version {begin} -> {end}")
     if plan.reason is not None:
         lines.append(f"reason    {plan.reason}")
     if plan.inserted is not None:

@@ -296,6 +296,21 @@ def test_a_view_is_refreshed(tmp_path, told, call) -> None:
     assert told("refresh", view)["kind"] == "none"
 
 
+def test_a_refresh_names_the_versions_of_joined_tables(tmp_path, told, call) -> None:
+    sales = {"id": [1, 2, 3, 4], "product": [7, 8, 7, 8]}
+    source = lancelet.write_dataset(sales, tmp_path / "sales", enable_stable_row_ids=True)
+    products = {"id": [7, 8], "name": ["a", "b"]}
+    joined = lancelet.write_dataset(products, tmp_path / "products", enable_stable_row_ids=True)
+    view = str(tmp_path / "view")
+    query = "SELECT s.id, name FROM source AS s JOIN products ON product = products.id"
+    source.create_view(view, query, tables={"products": joined})
+    joined.update({"name": "'c'"}, where="id = 7")
+    assert told("refresh", view, "--dry-run")["tables"] == {"products": [1, 2]}
+    code, shown, _ = call("refresh", view)
+    assert code == ExitCode.DONE
+    assert "products, version 1 -> 2" in shown
+
+
 def test_maintenance_is_planned_and_done(table: str, told, call, monkeypatch) -> None:
     options = ("--min-fragments", "2", "--older-than", "0s")
     planned = told("maintain", table, *options, "--dry-run")
