@@ -40,6 +40,9 @@ CHANGES = st.one_of(
     st.tuples(st.just("cleanup")),
     st.tuples(st.just("refresh"), st.none() | st.integers(1, 4)),
     st.tuples(st.just("overwrite loud"), IDS),
+    st.tuples(st.just("add")),
+    st.tuples(st.just("join")),
+    st.tuples(st.just("branch")),
 )
 
 
@@ -66,6 +69,19 @@ def apply(dataset, change):
             done = dataset.refresh_columns(FUNCTIONS, max_rows=rows)
             assert done.refreshed == (before if rows is None else min(rows, before))
             assert done.remaining == dataset.stale_rows().rows == before - done.refreshed
+        case ("add",):
+            dataset.add_columns({f"c{uuid.uuid4().hex}": "id + 1"})
+        case ("join",):
+            dataset.merge(pa.table({"id": [1, 2], f"c{uuid.uuid4().hex}": [1, 2]}), "id")
+        case ("branch",):
+            name = f"b{uuid.uuid4().hex}"
+            branch = dataset.create_branch(name, dataset.version)
+            branch.update({"name": "'branched'"}, where="id % 3 = 0")
+            branch.refresh_columns(FUNCTIONS, max_rows=2)
+            branch.insert(rows_of([31, 32]))
+            if branch.stale_rows().rows % 2:
+                branch.refresh_columns(FUNCTIONS)
+            dataset.branches.fast_forward(name)
         case ("overwrite loud", number):
             dataset.update({"loud": "'wrong'"}, where=f"id = {number}")
     dataset.checkout_latest()
