@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -299,14 +299,7 @@ def entries_after_adding(before: Snapshot, version: int, *, is_computed: bool) -
 
 def ids_of_stale_rows(snapshot: Snapshot) -> RowIdSequence | None:
     """Return the ids of rows that are out of date, or None if they are too many for the config."""
-    ids = [
-        row_ids_of(snapshot, fragment).take(offsets)
-        for fragment, offsets in stale_offsets(snapshot)
-    ]
-    if not ids:
-        return RowIdSequence(())
-    sequence = RowIdSequence.of(np.sort(np.concatenate(ids)))
-    return sequence if len(sequence.render()) <= _HIDDEN_BYTES_MAX else None
+    return _ids_of(snapshot, lambda stale: stale.offsets)
 
 
 def stored_definitions(schema: Schema) -> tuple[str, ...]:
@@ -350,9 +343,31 @@ def entries_after_refresh(
 
 
 def entries_after_limit(before: Snapshot, version: int) -> Mapping[str, str | None]:
-    """Return the config entries after versions of rows above `version` were set to it."""
+    """Return the config entries after versions of rows above `version` were set to it.
+
+    None removes the entry, so that all rows are out of date.
+    """
     if STORED_KEY not in before.manifest.config:
         return {}
-    if num_stale_rows(before):
+    ids = _ids_of(before, lambda stale: stale.offsets[stale.versions >= version])
+    state = UpToDate.of(before)
+    if not num_stale_rows(before):
+        state = UpToDate(version)
+    elif ids is None or state.hidden is not None:
         return {STORED_KEY: None}
-    return {STORED_KEY: UpToDate(version).to_config()[STORED_KEY]}
+    else:
+        own = tuple(number for number in state.own if number < version)
+        hidden = Hidden(version, ids.render())
+        state = UpToDate(min(state.version, version - 1), own, hidden)
+    return {STORED_KEY: state.to_config()[STORED_KEY]}
+
+
+def _ids_of(snapshot: Snapshot, select: Callable[[StaleOffsets], Int64s]) -> RowIdSequence | None:
+    """Return the ids of some stale rows, or None if they are too many for the config."""
+    state, ids = UpToDate.of(snapshot), [np.empty(0, np.uint64)]
+    for fragment in snapshot.fragments if has_computed_columns(snapshot) else ():
+        offsets = select(state.stale_rows(snapshot, fragment))
+        if len(offsets):
+            ids.append(row_ids_of(snapshot, fragment).take(offsets))
+    sequence = RowIdSequence.of(np.sort(np.concatenate(ids)))
+    return sequence if len(sequence.render()) <= _HIDDEN_BYTES_MAX else None

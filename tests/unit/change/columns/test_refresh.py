@@ -325,14 +325,32 @@ def test_a_branch_has_its_own_state_and_a_fast_forward_keeps_it():
     check(dataset)
 
 
-def test_a_fast_forward_with_stale_rows_makes_all_rows_stale():
+def test_a_fast_forward_keeps_which_rows_are_stale():
     dataset = table_of()
     branch = dataset.create_branch("trial", dataset.version)
     for number in range(4):
         branch.insert({"n": [100 + number]})
+        if number == 1:
+            refresh(branch)
+    branch.update({"n": "n + 1000"}, where="n = 3")
     dataset.branches.fast_forward("trial")
     dataset.checkout_latest()
-    assert dataset.stale_rows().rows == 14
+    assert dataset.stale_rows().rows == 3
+    dataset.insert({"n": [104]})
+    rows, _ = refresh(dataset)
+    assert sorted(rows) == [102, 103, 104, 1003]
+    check(dataset)
+
+
+def test_a_fast_forward_of_hidden_rows_makes_all_rows_stale():
+    dataset = table_of()
+    branch = dataset.create_branch("trial", dataset.version)
+    branch.insert({"n": [100]})
+    branch.add_columns({"more": "n"})
+    branch.insert({"n": [101]})
+    dataset.branches.fast_forward("trial")
+    dataset.checkout_latest()
+    assert dataset.stale_rows().rows == 12
     refresh(dataset)
     check(dataset)
 
