@@ -82,7 +82,11 @@ def test_the_kernel_is_used_after_pages_are_cached(tmp_path: Path) -> None:
     assert asked.called
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_values_of_compressed_chunks_are_taken_in_any_order(
     tmp_path: Path, data: st.DataObject

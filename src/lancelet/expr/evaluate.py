@@ -35,6 +35,7 @@ from lancelet.expr.functions.arithmetic import compute_arithmetic, negate
 from lancelet.expr.functions.base import Value, broadcast, constant
 from lancelet.expr.functions.casting import cast
 from lancelet.expr.functions.registry import FUNCTIONS
+from lancelet.expr.strings import are_many_strings, compare_strings, contains
 from lancelet.expr.traversal import walk
 from lancelet.values import dataclass
 
@@ -286,6 +287,9 @@ def _scatter(values: pa.Array, mask: pa.Array) -> pa.Array:
 
 def compare(operator: Operator, left: Value, right: Value) -> Value:
     """Compare plain values of one type; nulls compare as in SQL, floats in total order."""
+    is_ordered = operator not in {Operator.DISTINCT, Operator.NOT_DISTINCT}
+    if is_ordered and isinstance(right, pa.Scalar) and right.is_valid and are_many_strings(left):
+        return compare_strings(operator, left, right.as_buffer().to_pybytes())
     match operator:
         case Operator.EQUAL:
             return _equal(left, right)
@@ -488,6 +492,11 @@ def match_like(values: Value, pattern: Value, escape: str, *, ignore_case: bool)
         return pa.scalar(None, pa.bool_())
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
+    like = like_parts(text, escape)
+    if len(like) == 3 and not ignore_case and are_many_strings(values):
+        before, part, after = like
+        if before is after is Wildcard.ANY and isinstance(part, str):
+            return contains(values, part.encode("utf-8", "surrogateescape"))
     return pc.match_like(values, with_backslashes(text, escape), ignore_case=ignore_case)
 
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.read_ahead import *
     from lancelet.kernels.reference.rle import *
     from lancelet.kernels.reference.split_bytes import *
+    from lancelet.kernels.reference.text import *
     from lancelet.kernels.reference.variable import *
     from lancelet.kernels.reference.zones import *
     from lancelet.kernels.reference.zstd import *

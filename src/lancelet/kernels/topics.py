@@ -41,6 +41,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "rle": "rle_decode_chunks rle_encode_chunks",
     "pages": "encode_pages",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
+    "text": "compare_bytes contain_bytes",
     "variable": "concat_variable pick_variable split_variable",
     "zones": "zone_min_max zone_min_max_strings",
     "zstd": "zstd_decompress_chunks zstd_encode_prefixes",

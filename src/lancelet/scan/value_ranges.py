@@ -48,12 +48,12 @@ def _ranges_of(
     match expression:
         case ex.And(operands) | ex.Or(operands):
             parts = [_ranges_of(each, data_type, every) for each in operands]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
+            present = [part for part in parts if part is not None]
+            if len(present) < len(parts):
                 return None
             if isinstance(expression, ex.Or):
-                return _joined([each for part in known for each in part])
-            outside = [each for part in known for each in _complement(part, every)]
+                return _joined([each for part in present for each in part])
+            outside = [each for part in present for each in _complement(part, every)]
             return _complement(_joined(outside), every)
         case ex.Not(operand):
             part = _ranges_of(operand, data_type, every)

@@ -238,9 +238,9 @@ class MiniBlockPages(PageReader):
             if compared.passes_null:
                 validity = np.packbits(is_value, bitorder="little")
             elif not is_value.all():
-                kept = np.flatnonzero(is_value)
-                part = kept + part.start if isinstance(part, slice) else part[kept]
-                selected = selected[kept]
+                valid = np.flatnonzero(is_value)
+                part = valid + part.start if isinstance(part, slice) else part[valid]
+                selected = selected[valid]
         data_type, dictionary = self._leaf.data_type, compared.dictionary
         if dictionary is None:
             array = values_from_block(block, data_type, part, validity)

@@ -41,6 +41,7 @@ from lancelet.expr.functions.base import (
     text_or_bytes,
 )
 from lancelet.expr.functions.lists import element_at
+from lancelet.expr.strings import are_many_strings, characters, contains
 
 _SLICE_END: Final = 2**31 - 1
 _TOKEN: Final = re.compile(r"[^\W_]+")
@@ -203,6 +204,16 @@ def _as_int32(kernel: Any, factor: int = 1) -> Callable[[Value], Value]:
     )
 
 
+def _contains(values: Value, part: str) -> Value:
+    if are_many_strings(values):
+        return contains(values, part.encode())
+    return pc.match_substring(values, part)
+
+
+def _length(values: Value) -> Value:
+    return characters(values) if are_many_strings(values) else pc.utf8_length(values)
+
+
 def _prefix_test(kernel: Any, name: str) -> Compute:
     return with_constants(name, pa.bool_())(kernel)
 
@@ -217,7 +228,7 @@ TEXT_FUNCTIONS: Final = (
         ("length", "char_length", "character_length"),
         (text,),
         pa.int32(),
-        _as_int32(of_arrow("utf8_length")),
+        _as_int32(_length),
     ),
     Function(("octet_length",), (text_or_bytes,), pa.int32(), _as_int32(of_arrow("binary_length"))),
     Function(
@@ -244,7 +255,7 @@ TEXT_FUNCTIONS: Final = (
         ("contains",),
         (text, text),
         pa.bool_(),
-        _prefix_test(of_arrow("match_substring"), "the text"),
+        _prefix_test(_contains, "the text"),
     ),
     Function(("contains_tokens",), (text, text), pa.bool_(), _contains_tokens),
     Function(("strpos", "instr"), (text, text), pa.int32(), _strpos),

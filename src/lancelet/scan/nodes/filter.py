@@ -490,9 +490,9 @@ class _Remaining:
                 self.offsets, self.has_all = source.without_hidden(np.concatenate(listed)), False
             return False
         rows, selected = found
-        kept = source.kept(rows)
-        if kept is not None:
-            rows, selected = rows[kept], take_ascending(selected, kept)
+        visible = source.visible_among(rows)
+        if visible is not None:
+            rows, selected = rows[visible], take_ascending(selected, visible)
         step.count_passed(len(rows), plan.meter)
         plan.shares[step] = len(rows) / self._total
         self.count = len(rows)

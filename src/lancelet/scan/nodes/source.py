@@ -98,7 +98,7 @@ class FragmentSource:
         hidden = self._hidden_offsets
         return offsets if not len(hidden) else np.setdiff1d(offsets, hidden, assume_unique=True)
 
-    def kept(self, offsets: Int64s) -> Int64s | None:
+    def visible_among(self, offsets: Int64s) -> Int64s | None:
         """Return the positions of the visible ones of ascending offsets; None if all are."""
         if not self.hidden or not len(offsets):
             return None
