@@ -30,7 +30,7 @@ from lancelet.change.columns.refresh import (
 from lancelet.change.columns.saved_results import SavedResults
 from lancelet.change.columns.sources import BATCH_ROWS
 from lancelet.change.publish import CommitProperties
-from lancelet.errors import ColumnFunctionError, LanceletError
+from lancelet.errors import ColumnFunctionError, LanceletError, StorageError
 from lancelet.jobs.engine import Done, Job
 from lancelet.jobs.table_ref import TableRef
 from lancelet.table.computed_columns import UpToDate, num_stale_rows
@@ -125,6 +125,8 @@ def compute_task(
         offsets = state.stale_rows(snapshot, fragment).offsets[:count]
         part, error = compute_fragment(snapshot, fragment, offsets, how)
         saved.release(number)
+        if isinstance(error, StorageError) or not isinstance(error, Exception | None):
+            raise error  # the engine runs the task again
         if part is not None:
             parts.append(part)
             rows += len(part.offsets)
@@ -158,7 +160,7 @@ def _deadline(stop_ns: int | None) -> Deadline:
     return Deadline.after((stop_ns - surroundings.time_ns()) / 1e9)
 
 
-def _picklable(error: BaseException) -> LanceletError:
+def _picklable(error: Exception) -> LanceletError:
     """Return the error of a function as one that every driver can read."""
     if isinstance(error, LanceletError):
         return error

@@ -11,7 +11,7 @@ import lancelet
 import lancelet.jobs.refresh_columns as module
 from lancelet import ComputedColumn
 from lancelet.change.columns.refresh import RefreshOptions
-from lancelet.errors import ColumnFunctionError
+from lancelet.errors import ColumnFunctionError, StorageUnavailableError
 from lancelet.jobs.add_columns import BackfillOptions, add_columns
 from lancelet.jobs.engine import Job
 from lancelet.jobs.local import LocalEngine
@@ -128,6 +128,16 @@ def test_tasks_that_end_before_an_error_are_committed(uri):
     assert lancelet.dataset(uri).stale_rows().rows == 5
     _, done = refresh(uri)
     assert (done.refreshed, count > 10) == (5, True)
+    check(uri)
+
+
+def test_tasks_whose_storage_fails_are_left_to_the_engine(uri):
+    def fail(_):
+        raise StorageUnavailableError("the store is away")
+
+    with pytest.raises(StorageUnavailableError):
+        refresh(uri, {"twice": fail})
+    refresh(uri)
     check(uri)
 
 
