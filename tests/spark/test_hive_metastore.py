@@ -23,7 +23,6 @@ from lance_namespace import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from lance_namespace_impls import Hive2Namespace
 
 import lancelet
 from lancelet.namespace import connect
@@ -110,8 +109,9 @@ def test_of_concurrent_creates_and_renames_one_succeeds(namespace, _):
 
 def test_the_package_of_the_reference_sees_the_same_tables(namespace, metastore, tmp_path):
     pytest.importorskip("hive_metastore_client")
+    implementations = pytest.importorskip("lance_namespace_impls")
     catalog, name = namespace
-    other = Hive2Namespace(uri=metastore, root=str(tmp_path))
+    other = implementations.Hive2Namespace(uri=metastore, root=str(tmp_path))
     assert name in other.list_namespaces(ListNamespacesRequest(id=[])).namespaces
     lancelet.write_dataset(ROWS, namespace_client=catalog, table_id=[name, "orders"])
     found = other.describe_table(DescribeTableRequest(id=[name, "orders"]))
