@@ -20,7 +20,7 @@ from lancelet.scan.execute import count_rows, execute, execute_to_table
 from lancelet.scan.explain import analyze_plan, estimate_reads, explain_plan
 from lancelet.scan.fragment_reader import FragmentReader
 from lancelet.scan.nodes import read
-from lancelet.scan.nodes.filter import splits
+from lancelet.scan.nodes.splits import splits
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.row_columns import live_rows_before
 from lancelet.scan.scan_options import Ordering, ScanOptions

@@ -25,7 +25,7 @@ from lancelet.change.merge.key_passes import KeyPass, KeyPasses
 from lancelet.expr import expression as ex
 from lancelet.file.pool import map_ordered
 from lancelet.rowids.address import UInt64s
-from lancelet.scan.nodes.filter import Split, splits
+from lancelet.scan.nodes.splits import Split, splits
 from lancelet.scan.nodes.source import waits_for_storage
 from lancelet.scan.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.scan.projection import Projection
@@ -136,7 +136,8 @@ def probe(
         row_offsets = indices + split.rows.start if offsets is None else offsets[indices]
         return Matches(found, split.source.addresses(row_offsets))
 
-    return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
+    tasks = (each for split in splits(plan) for each in split.by_range())
+    return list(map_ordered(matches_of, tasks, waits=waits_for_storage(plan.snapshot)))
 
 
 def _sorted(parts: list[Matches]) -> Matches:
