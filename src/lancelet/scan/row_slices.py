@@ -25,9 +25,9 @@ from lancelet.io.metered import IoCounts
 from lancelet.rowids.selection import ALL
 from lancelet.scan.indexing.choose import ChosenPart
 from lancelet.scan.indexing.search import Candidates
-from lancelet.scan.nodes.splits import ranges_to_filter
 from lancelet.scan.nodes.pack import Pack, pack_tiny
 from lancelet.scan.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.scan.nodes.splits import ranges_to_filter
 from lancelet.scan.plan import FilterStep, ScanPlan, filter_steps
 from lancelet.values import dataclass
 

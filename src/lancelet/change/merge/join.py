@@ -25,8 +25,8 @@ from lancelet.change.merge.key_passes import KeyPass, KeyPasses
 from lancelet.expr import expression as ex
 from lancelet.file.pool import map_ordered
 from lancelet.rowids.address import UInt64s
-from lancelet.scan.nodes.splits import Split, splits
 from lancelet.scan.nodes.source import waits_for_storage
+from lancelet.scan.nodes.splits import Split, splits
 from lancelet.scan.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.scan.projection import Projection
 from lancelet.scan.scan_options import ScanOptions
