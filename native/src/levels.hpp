@@ -132,56 +132,78 @@ static LANCELET_INLINE uint16_t clamped(int64_t level) {
   return static_cast<uint16_t>(level < 0 ? 0 : level > 0xFFFF ? 0xFFFF : level);
 }
 
-// Returns the number of lists. Outputs have room for one per entry that opens a list, and `offsets`
-// for one more.
+// Converts the levels of one layer of lists to offsets and validity, a part of the levels at a time.
+// Outputs have room for one list per entry that opens one, and `offsets` for one more.
+template <class Offset>
+struct ListBuilder {
+  args::ListLevels levels;
+  Span<Offset> offsets;
+  BitWriter bits;
+  Fault too_many = kOutputFull;  // reported if there are more lists than offsets
+  int64_t lists = 0;
+  int64_t items = 0;
+  uint64_t previous_is_item = 0;  // no list is open before the first entry
+
+  // Adds entries, which have repetition levels, and definition levels or none. `visit` is called with
+  // the position of each entry that opens a list and its definition level. Returns 0 or a fault.
+  template <class Visit>
+  int64_t add(Levels repetition, const uint16_t* definition, Visit visit) {
+    const uint16_t below = clamped(levels.list_level - 1);
+    const uint16_t most = clamped(levels.item_max);
+    for (int64_t start = 0; start < repetition.size; start += kGroup) {
+      const int64_t count = smaller(kGroup, repetition.size - start);
+      const uint64_t all = low_bits(count);
+      uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
+      const uint64_t is_item =
+          definition != nullptr ? at_most(definition + start, count, most) & all : all;
+      const uint64_t continues = ~opens & all;
+      if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
+        return fail(kBadLevels, start);
+      for (; opens != 0; opens &= opens - 1) {
+        const int64_t i = __builtin_ctzll(opens);
+        const int64_t level = definition != nullptr ? definition[start + i] : 0;
+        if (!visit(start + i, level)) return fail(kOutputFull, start);
+        if (level > levels.slot_max) continue;
+        if (lists >= offsets.size - 1) return fail(too_many, start);
+        offsets.data[lists++] = static_cast<Offset>(items + count_bits(is_item & low_bits(i)));
+        const bool is_valid = level <= levels.item_max ||
+                              (levels.empty_level != 0 && level == levels.empty_level);
+        if (bits.out.size > 0 && !bits.append(is_valid, 1)) return fail(kOutputFull, start);
+      }
+      items += count_bits(is_item);
+      previous_is_item = is_item >> (count - 1);
+    }
+    return 0;
+  }
+
+  // Returns the number of lists or a fault.
+  int64_t finish() {
+    if (lists >= offsets.size || !bits.finish()) return fail(kOutputFull, lists);
+    offsets.data[lists] = static_cast<Offset>(items);
+    return lists;
+  }
+};
+
+// Returns the number of lists. The entries that open lists are also written, for the outer layer.
 template <class Offset>
 int64_t unravel(Levels repetition, Levels definition, args::ListLevels levels, Span<Offset> offsets,
                 Bytes validity, Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
-  const int64_t list_level = levels.list_level;
-  const int64_t item_max = levels.item_max;
-  const int64_t slot_max = levels.slot_max;
-  const int64_t empty_level = levels.empty_level;
   const bool has_definition = definition.size > 0;
-  if (list_level < 1 || (has_definition && definition.size != repetition.size))
+  if (levels.list_level < 1 || (has_definition && definition.size != repetition.size))
     return fail(kBadCount, 0);
-  const uint16_t below = clamped(list_level - 1);
-  const uint16_t most = clamped(item_max);
-  BitWriter bits{validity};
-  int64_t items = 0, lists = 0, opened = 0;
-  uint64_t previous_is_item = 0;  // no list is open before the first entry
-  for (int64_t start = 0; start < repetition.size; start += kGroup) {
-    const int64_t count = smaller(kGroup, repetition.size - start);
-    const uint64_t all = low_bits(count);
-    uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
-    const uint64_t is_item =
-        has_definition ? at_most(definition.data + start, count, most) & all : all;
-    const uint64_t continues = ~opens & all;
-    if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
-      return fail(kBadLevels, start);
-    if (count_bits(opens) > outer_repetition.size - opened) return fail(kOutputFull, start);
-    for (; opens != 0; opens &= opens - 1) {
-      const int64_t i = __builtin_ctzll(opens);
-      outer_repetition.data[opened] = repetition.data[start + i];
-      int64_t level = 0;
-      if (has_definition) {
-        level = definition.data[start + i];
-        if (opened >= outer_definition.size) return fail(kOutputFull, start);
-        outer_definition.data[opened] = static_cast<uint16_t>(level);
-      }
-      ++opened;
-      if (level > slot_max) continue;
-      if (lists >= offsets.size - 1) return fail(kOutputFull, start);
-      offsets.data[lists++] = static_cast<Offset>(items + count_bits(is_item & low_bits(i)));
-      if (validity.size > 0 &&
-          !bits.append(level <= item_max || (empty_level != 0 && level == empty_level), 1))
-        return fail(kOutputFull, start);
-    }
-    items += count_bits(is_item);
-    previous_is_item = is_item >> (kGroup - 1);
-  }
-  if (lists >= offsets.size || !bits.finish()) return fail(kOutputFull, repetition.size);
-  offsets.data[lists] = static_cast<Offset>(items);
-  return lists;
+  ListBuilder<Offset> builder = {levels, offsets, {validity}};
+  int64_t opened = 0;
+  const auto visit = [&](int64_t at, int64_t level) {
+    if (opened >= outer_repetition.size) return false;
+    if (has_definition && opened >= outer_definition.size) return false;
+    outer_repetition.data[opened] = repetition.data[at];
+    if (has_definition) outer_definition.data[opened] = static_cast<uint16_t>(level);
+    ++opened;
+    return true;
+  };
+  const int64_t status =
+      builder.add(repetition, has_definition ? definition.data : nullptr, visit);
+  return status < 0 ? status : builder.finish();
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -81,8 +81,11 @@ struct Marks {
 // Reads the levels of pieces. Each chunk of a piece is unpacked and validated once.
 class LevelReader {
  public:
-  LevelReader(const File& file, const Rows& rows, Entries* entries)
-      : file_(file), rows_(rows), entries_(entries) {}
+  // Receives levels instead of `entries`; definition levels may be missing. Returns 0 or a fault.
+  using Sink = int64_t (*)(void* to, Levels repetition, const uint16_t* definition);
+
+  LevelReader(const File& file, const Rows& rows, Entries* entries, Sink sink, void* to)
+      : file_(file), rows_(rows), entries_(entries), sink_(sink), to_(to) {}
   LevelReader(const LevelReader&) = delete;
   ~LevelReader() { KeptMemory::of_thread().give(memory_, memory_bytes_); }
 
@@ -189,10 +192,16 @@ class LevelReader {
     if (start < 0 || stop < start || stop > levels_) return fail(kBadIndex, start);
     if (stop - start > kEntriesMax - all.count) return fail(kTooLarge, 0);
     all.count += stop - start;
-    if (rep_ != nullptr && !all.repetition.add(rep_ + start, stop - start))
-      return fail(kNoMemory, 0);
-    if (def_ != nullptr && !all.definition.add(def_ + start, stop - start))
-      return fail(kNoMemory, 0);
+    if (sink_ != nullptr) {
+      const int64_t status =
+          sink_(to_, {rep_ + start, stop - start}, def_ == nullptr ? nullptr : def_ + start);
+      if (status < 0) return status;
+    } else {
+      if (rep_ != nullptr && !all.repetition.add(rep_ + start, stop - start))
+        return fail(kNoMemory, 0);
+      if (def_ != nullptr && !all.definition.add(def_ + start, stop - start))
+        return fail(kNoMemory, 0);
+    }
     const int64_t slot = has_all_slots_ ? start : memory_->slots.rank(start);
     const int64_t count = (has_all_slots_ ? stop : memory_->slots.rank(stop)) - slot;
     if (count == 0) return 0;
@@ -203,6 +212,8 @@ class LevelReader {
   const File& file_;
   const Rows& rows_;
   Entries* entries_;
+  Sink sink_;
+  void* to_;
   struct Memory {
     uint16_t repetition[kChunkLevelsMax];
     uint16_t definition[kChunkLevelsMax];
@@ -218,6 +229,70 @@ class LevelReader {
   int64_t continued_ = 0;  // 1 if the first entry of the chunk continues a row
   int64_t group_ = 0;      // of the row found last
   bool has_all_slots_ = false;
+};
+
+// The single list layer of rows, in which only lists may be null, while its levels are read.
+struct SingleList {
+  int64_t layer = 0;  // 0 if there are other nulls or lists
+  int64_t offsets = -1, validity = -1;
+  bool is_large = false;
+  ListBuilder<int32_t> narrow = {};
+  ListBuilder<int64_t> wide = {};
+
+  // Allocates the output of the rows. Returns 0 or a fault.
+  int64_t begin(const Column& column, const Nesting& nesting, int64_t rows, Output* out) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < nesting.layers; ++i) {
+      const Layer& each = nesting.each[i];
+      if (each.is_list && found > 0) return 0;
+      if (each.is_list) found = i;
+      else if (each.null_def > 0) return 0;
+    }
+    if (found == 0) return 0;
+    const Layer& list = nesting.each[found];
+    is_large = column.large >> found & 1;
+    const int64_t width = is_large ? 8 : 4;
+    const int64_t bits = nesting.def_bits > 0 && list.null_def > 0 ? (rows + 7) / 8 : 0;
+    if (bits > 0) validity = out->take(bits);
+    offsets = out->take((rows + 1) * width);
+    if (offsets < 0 || (bits > 0 && validity < 0)) return fail(kOutputFull, 0);
+    const args::ListLevels levels = {1, list.inner_def_max, list.slot_def_max, list.empty_def};
+    uint8_t* const to = out->bytes.data + offsets;
+    const BitWriter writer = {{out->bytes.data + larger<int64_t>(validity, 0), bits}};
+    if (is_large) wide = {levels, {reinterpret_cast<int64_t*>(to), rows + 1}, writer, kBadLength};
+    else narrow = {levels, {reinterpret_cast<int32_t*>(to), rows + 1}, writer, kBadLength};
+    layer = found;
+    return 0;
+  }
+
+  static int64_t add(void* self, Levels repetition, const uint16_t* definition) {
+    auto* const own = static_cast<SingleList*>(self);
+    const auto visit = [](int64_t, int64_t) { return true; };
+    return own->is_large ? own->wide.add(repetition, definition, visit)
+                         : own->narrow.add(repetition, definition, visit);
+  }
+
+  // Writes the layers. Returns 0 or a fault.
+  int64_t finish(const Nesting& nesting, int64_t rows, Output* out, ColumnOutput* output) {
+    const int64_t items = is_large ? wide.items : narrow.items;
+    const int64_t lists = is_large ? wide.finish() : narrow.finish();
+    if (lists < 0) return lists;
+    if (items != output->count || lists != rows) return fail(kBadLength, 0);
+    const int64_t layers = nesting.layers - 1;
+    output->layers = out->take(layers * static_cast<int64_t>(sizeof(LayerOutput)));
+    if (output->layers < 0) return fail(kOutputFull, 0);
+    for (int64_t i = 1; i <= layers; ++i) {
+      LayerOutput found = {i < layer ? items : rows, 0, -1, -1};
+      if (i == layer) {
+        found.offsets = offsets;
+        found.validity = validity;
+        if (validity >= 0) found.nulls = rows - count_ones(out->bytes.data + validity, rows);
+      }
+      memcpy(out->bytes.data + output->layers + (i - 1) * static_cast<int64_t>(sizeof found),
+             &found, sizeof found);
+    }
+    return 0;
+  }
 };
 
 // Writes the enclosing layers of rows, from the values outwards.

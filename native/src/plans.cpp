@@ -581,7 +581,12 @@ struct Reader {
   // Decodes a nested column: values and enclosing layers.
   int64_t nested(const Column& column, Span<const Piece> all, ColumnOutput* output) {
     Entries entries;
-    LevelReader levels(file, rows, &entries);
+    SingleList list;
+    if (all.size > 0 && all.data[0].page->nesting != nullptr) {
+      const int64_t status = list.begin(column, *all.data[0].page->nesting, rows.count, out);
+      if (status < 0) return status;
+    }
+    LevelReader levels(file, rows, &entries, list.layer > 0 ? SingleList::add : nullptr, &list);
     const Nesting* nesting = nullptr;
     for (int64_t i = 0; i < all.size; ++i) {
       const Nesting* const own = all.data[i].page->nesting;
@@ -606,6 +611,7 @@ struct Reader {
     status = pieces({entries.pieces.data, entries.pieces.count}, entries.runs.data, &target);
     if (status < 0) return status;
     *output = output_of(target);
+    if (list.layer > 0) return list.finish(*nesting, rows.count, out, output);
     return put_layers(column, *nesting, rows.count, entries, out, output);
   }
 };
