@@ -3,12 +3,13 @@
     with UnityServer() as server:
         UnityNamespace(endpoint=server.endpoint, catalog="lake")
 
-They keep namespaces and tables in memory, return short pages, and require the token `secret`. A
-test can let a request fail: `server.fail_next = 500`.
+They keep namespaces and tables in memory, return short pages, and require the token `TOKEN`, or one
+that they issue to the client `CLIENT`. A test can let a request fail: `server.fail_next = 500`.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,8 @@ Json: TypeAlias = dict[str, Any]
 Query: TypeAlias = dict[str, str]
 Path: TypeAlias = tuple[str, ...]
 
-TOKEN = "secret"
+TOKEN = "secret-of-tests-7f2c"
+CLIENT = ("ann", "client-secret-of-tests-91ab")
 PAGE = 2
 
 
@@ -40,6 +42,11 @@ class CatalogServer:
         self.tables: dict[Path, Json] = {}
         self.fail_next: int | None = None
         self.requests: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.tokens = {TOKEN}
+        self.issued: list[tuple[str, Query]] = []
+        self.lifetime_seconds: float | None = 3600
+        self.answer_headers: dict[str, str] = {}
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,15 +56,23 @@ class CatalogServer:
                 pass
 
             def respond(self) -> None:
-                size = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(size) or "{}")
+                received = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 url = urlsplit(self.path)
-                query = {key: values[0] for key, values in parse_qs(url.query).items()}
-                status, content = owner.handle(
-                    self.command, url.path, query, body, self.headers.get("Authorization")
-                )
+                authorization = self.headers.get("Authorization")
+                owner.headers.append(dict(self.headers))
+                if self.headers.get("Content-Type") == "application/x-www-form-urlencoded":
+                    status, content = owner.issue(
+                        url.path, _plain(received.decode()), authorization
+                    )
+                else:
+                    body = json.loads(received or "{}")
+                    status, content = owner.handle(
+                        self.command, url.path, _plain(url.query), body, authorization
+                    )
                 data = json.dumps(content).encode()
                 self.send_response(status)
+                for name, value in owner.answer_headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -87,14 +102,32 @@ class CatalogServer:
             self.requests.append((method, path))
             failure, self.fail_next = self.fail_next, None
             parts = [unquote(part) for part in path.split("/")]
-            if authorization != f"Bearer {TOKEN}":
-                return 401, self.refusal(RefusedError(401, "UNAUTHENTICATED", "invalid token"))
+            scheme, _, token = (authorization or "").partition(" ")
+            if scheme != "Bearer" or token not in self.tokens:
+                message = f"invalid token {token}"
+                return 401, self.refusal(RefusedError(401, "UNAUTHENTICATED", message))
             if failure is not None:
                 return failure, self.refusal(RefusedError(failure, "INTERNAL", "a planned failure"))
             try:
                 return 200, self.answer(method, parts, query, body)
             except RefusedError as error:
                 return error.status, self.refusal(error)
+
+    def issue(self, path: str, form: Query, authorization: str | None) -> tuple[int, Json]:
+        """Issue a token to the client; the client is in the form or in the header."""
+        pair = (form.get("client_id"), form.get("client_secret"))
+        if authorization is not None:
+            given = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+            pair = tuple(given.split(":"))
+        with self.lock:
+            self.issued.append((path, form))
+            if pair != CLIENT or form.get("grant_type") != "client_credentials":
+                return 401, {"error": "invalid_client", "error_description": f"{pair} is wrong"}
+            token = f"issued-token-{len(self.issued)}"
+            self.tokens.add(token)
+            lifetime = self.lifetime_seconds
+            answer: Json = {"access_token": token, "token_type": "bearer"}
+            return 200, answer if lifetime is None else {**answer, "expires_in": lifetime}
 
     def refusal(self, error: RefusedError) -> Json:
         """Return the content of an error."""
@@ -108,6 +141,10 @@ class CatalogServer:
         start = int(token or 0)
         following = str(start + PAGE) if start + PAGE < len(items) else None
         return items[start : start + PAGE], following
+
+
+def _plain(text: str) -> Query:
+    return {key: values[0] for key, values in parse_qs(text).items()}
 
 
 class UnityServer(CatalogServer):

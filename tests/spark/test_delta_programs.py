@@ -105,7 +105,7 @@ def read_at_a_time(env):
 
 @program("read")
 def read_by_the_name_of_a_catalog(env):
-    ls.attach(env.spark, "lake", "dir", root=str(env.tmp / "lake"))
+    ls.catalog(env.spark, "lake", "dir", root=str(env.tmp / "lake"))
     env.sql("CREATE TABLE lake.orders USING lance AS SELECT id, id * 2 AS n FROM range(3)")
     assert DeltaTable.forName(env.spark, "lake.orders").toDF().count() == 3
     assert env.sql("SELECT sum(n) FROM lake.orders WHERE id > 0").first()[0] == 6
@@ -113,7 +113,7 @@ def read_by_the_name_of_a_catalog(env):
 
 @program("read")
 def read_with_names_of_the_current_schema(env):
-    ls.attach(env.spark, "shop", "dir", root=str(env.tmp / "shop"))
+    ls.catalog(env.spark, "shop", "dir", root=str(env.tmp / "shop"))
     env.sql("CREATE NAMESPACE shop.db")
     env.sql("USE shop.db")
     try:
@@ -716,7 +716,7 @@ def create_if_not_exists_and_replace(env):
 
 @program("define")
 def create_by_name(env):
-    ls.attach(env.spark, "named", "dir", root=str(env.tmp / "named"))
+    ls.catalog(env.spark, "named", "dir", root=str(env.tmp / "named"))
     made = DeltaTable.create(env.spark).tableName("named.people").addColumn("id", "INT").execute()
     assert made.toDF().columns == ["id"]
     assert env.sql("SHOW TABLES IN named").first().tableName == "people"

@@ -8,7 +8,7 @@ import lancelet.spark as ls
 
 @pytest.fixture
 def lake(spark, tmp_path):
-    ls.attach(spark, "views", "dir", root=str(tmp_path / "lake"))
+    ls.catalog(spark, "views", "dir", root=str(tmp_path / "lake"))
     rows = {"id": list(range(9)), "city": ["a", "b", "c"] * 3, "n": list(range(9))}
     lancelet.write_dataset(rows, tmp_path / "lake" / "people.lance", enable_stable_row_ids=True)
     yield lambda text: [tuple(row) for row in ls.sql(spark, text).collect()]

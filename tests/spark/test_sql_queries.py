@@ -76,7 +76,7 @@ def lake(spark, tmp_path_factory):
         pq.write_table(table, f"{folder}/{name}.parquet")
         spark.read.parquet(f"{folder}/{name}.parquet").createOrReplaceTempView(name)
         names.append(name)
-    ls.attach(spark, "tpcds", "dir", root=str(folder))
+    ls.catalog(spark, "tpcds", "dir", root=str(folder))
     yield {name: f"tpcds.{name}" for name in names}
     ls.detach(spark, "tpcds")
 
@@ -313,7 +313,7 @@ def test_times_use_the_time_zone_of_the_session(spark, tmp_path):
 
 def test_names_of_an_attached_namespace(spark, tmp_path):
     root = str(tmp_path / "lake")
-    ls.attach(spark, "Lake", "dir", root=root)
+    ls.catalog(spark, "Lake", "dir", root=root)
     names = ls.sql  # noqa: F841 - the session keeps the namespace
     from lance_namespace import CreateNamespaceRequest
 

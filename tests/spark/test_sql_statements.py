@@ -474,7 +474,7 @@ def test_explain_shows_what_will_be_read(run, table):
 
 
 def test_tables_are_made_in_attached_namespaces(run, spark, tmp_path):
-    ls.attach(spark, "lake2", "dir", root=str(tmp_path / "lake"))
+    ls.catalog(spark, "lake2", "dir", root=str(tmp_path / "lake"))
     run("CREATE NAMESPACE lake2.db")
     run("CREATE NAMESPACE IF NOT EXISTS lake2.db")
     assert run("SHOW NAMESPACES IN lake2") == [("db",)]

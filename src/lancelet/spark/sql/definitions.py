@@ -16,7 +16,12 @@ from pyspark.storagelevel import StorageLevel
 
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.named_table import NamedTable, namespace_module
-from lancelet.errors import AlreadyExistsError, NotFoundError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    StorageError,
+)
 from lancelet.jobs.table_ref import TableRef
 from lancelet.spark.files import latest_of
 from lancelet.spark.frames import quoted
@@ -151,9 +156,9 @@ def _make(
             spark=session.spark,
             storage_options=dict(table.options),
         )
-    except BaseException:
+    except BaseException as error:
         if declared and named is not None:
-            remove_name(named)
+            remove_unwritten(named, table, error)
         raise
     return empty_result(session)
 
@@ -164,8 +169,18 @@ def new_table(named: NamedTable, reference: Reference) -> TableRef:
     return TableRef.of(uri, {**named.storage_options(), **reference.select_options(storage=True)})
 
 
-def remove_name(named: NamedTable) -> None:
-    """Remove the name of a table that could not be written."""
+def remove_unwritten(named: NamedTable, table: TableRef, error: BaseException) -> None:
+    """Remove the name of a table that could not be written.
+
+    The name remains if the table may have been written, by this statement or another program.
+    """
+    if isinstance(error, CommitOutcomeUnknownError):
+        return
+    try:
+        if latest_of(table) is not None:
+            return
+    except StorageError:
+        return
     named.client.deregister_table(
         namespace_module().DeregisterTableRequest(id=list(named.table_id))
     )
@@ -279,7 +294,18 @@ def create_view(session: Session, parser: StatementParser) -> DataFrame | None:
     """
     parser.need("CREATE")
     replaces = parser.take("OR", "REPLACE")
-    if not parser.take_any("TEMPORARY", "TEMP") or not parser.take("VIEW"):
+    if not parser.take_any("TEMPORARY", "TEMP"):
+        if parser.take("VIEW"):
+            parser.take("IF", "NOT", "EXISTS")
+            start = parser.position
+            if parser.table() is not None:
+                parser.source.fail(
+                    "catalogs of Lance tables store no views; use CREATE TEMPORARY VIEW or CREATE "
+                    "MATERIALIZED VIEW",
+                    start,
+                )
+        return None
+    if not parser.take("VIEW"):
         return None
     start = parser.position
     name = parser.name("a name")

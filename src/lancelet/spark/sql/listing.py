@@ -48,6 +48,7 @@ def describe(session: Session, parser: StatementParser) -> DataFrame | None:
     if kind is not None:
         manifest = snapshot.manifest
         facts = {
+            "Name": reference.title,
             "Location": options.table.uri,
             "Version": snapshot.version,
             "Rows": snapshot.num_rows,

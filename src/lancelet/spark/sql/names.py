@@ -1,7 +1,7 @@
 """Resolve table names in statements: a path, a name in an attached namespace, or a view.
 
     lance.`/data/t`            a path
-    lake.sales.orders          attach(spark, "lake", "dir", root="/data/lake")
+    lake.sales.orders          catalog(spark, "lake", "dir", root="/data/lake")
     orders                     CREATE TEMPORARY VIEW orders USING lance OPTIONS (path '/data/t')
 
 A suffix selects the version: `@branch`, `VERSION AS OF 3`, `VERSION AS OF 'tag'`, `TIMESTAMP AS OF
@@ -48,14 +48,15 @@ _BEFORE_TABLES: Final = frozenset(
 )
 
 
-def attach(spark: SparkSession, name: str, kind: object, **properties: str) -> None:
-    """Register a namespace, so that `sql` finds its tables as `name.a.b`.
+def catalog(spark: SparkSession, name: str, kind: object, **properties: str) -> None:
+    """Make a namespace a catalog of the session, so that `sql` finds its tables as `name.a.b`.
 
     Args:
         spark: The session.
         name: The first part of the table names.
-        kind: `dir`, `rest`, the path of a namespace class, or a namespace object with the
-            interface of `lance_namespace.LanceNamespace`.
+        kind: `dir`, `rest`, `glue`, `hive`, `iceberg`, `polaris` or `unity`, the path of a
+            namespace class, or a namespace object with the interface of
+            `lance_namespace.LanceNamespace`.
         properties: Properties of the namespace, such as `root` or `uri`.
     """
     if name.lower() == PATHS or not name:
@@ -65,9 +66,9 @@ def attach(spark: SparkSession, name: str, kind: object, **properties: str) -> N
 
 
 def detach(spark: SparkSession, name: str) -> None:
-    """Unregister a namespace."""
+    """Remove a catalog from the session."""
     if _ATTACHED.get(spark, {}).pop(name.lower(), None) is None:
-        raise NotFoundError("no namespace of this name is attached", name=name)
+        raise NotFoundError("the session has no catalog of this name", name=name)
 
 
 def attached(spark: SparkSession) -> Mapping[str, Any]:
@@ -423,7 +424,7 @@ def named_table(spark: SparkSession, source: Source, reference: Reference) -> Na
     """Return a table of an attached namespace, which may not exist."""
     client = attached(spark).get(reference.parts[0].lower())
     if client is None:
-        source.fail("unknown namespace; call lancelet.spark.attach", reference.start)
+        source.fail("unknown catalog; call lancelet.spark.catalog", reference.start)
     return NamedTable(client, reference.parts[1:])
 
 

@@ -1,8 +1,9 @@
-"""Namespaces: CREATE, DROP and SHOW NAMESPACES, SHOW TABLES, and USE."""
+"""Namespaces: CREATE, DROP, DESCRIBE and SHOW NAMESPACES, SHOW TABLES, and USE."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -74,10 +75,19 @@ def create_namespace(session: Session, parser: StatementParser) -> DataFrame | N
     found = namespace_parts(session, parser)
     if found is None:
         return None
-    parser.end()
     client, parts = found
+    properties: dict[str, str] = {}
+    while parser.token is not None:
+        if kind := parser.take_any("COMMENT", "LOCATION"):
+            properties[kind.lower()] = parser.string(f"a {kind.lower()}")
+        elif parser.take("WITH") and parser.take_any("PROPERTIES", "DBPROPERTIES"):
+            properties |= parser.properties()
+        else:
+            parser.fail("expected COMMENT, LOCATION or WITH PROPERTIES")
     names = namespace_module()
-    request = names.CreateNamespaceRequest(id=parts, mode="ExistOk" if may_be_there else "Create")
+    request = names.CreateNamespaceRequest(
+        id=parts, mode="ExistOk" if may_be_there else "Create", properties=properties or None
+    )
     try:
         client.create_namespace(request)
     except Exception as error:
@@ -110,6 +120,27 @@ def drop_namespace(session: Session, parser: StatementParser) -> DataFrame | Non
     return empty_result(session)
 
 
+def describe_namespace(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run DESCRIBE NAMESPACE."""
+    if not parser.take_any("DESCRIBE", "DESC") or not parser.take_any(*NAMESPACES):
+        return None
+    parser.take("EXTENDED")
+    start = parser.number
+    found = namespace_parts(session, parser)
+    if found is None:
+        return None
+    parser.end()
+    client, parts = found
+    request = namespace_module().DescribeNamespaceRequest(id=parts)
+    properties = client.describe_namespace(request).properties or {}
+    rows = [
+        ("Catalog Name", parser.source.tokens[start].text),
+        ("Namespace Name", ".".join(parts)),
+        *((f"Property {name}", value) for name, value in sorted(properties.items())),
+    ]
+    return session.spark.createDataFrame(rows, "info_name string, info_value string")
+
+
 def show_names(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run SHOW TABLES and SHOW NAMESPACES."""
     parser.need("SHOW")
@@ -119,15 +150,39 @@ def show_names(session: Session, parser: StatementParser) -> DataFrame | None:
     found = namespace_parts(session, parser)
     if found is None:
         return None
+    parser.take("LIKE")
+    pattern = "*" if parser.token is None else parser.string("a pattern")
     parser.end()
     client, parts = found
     if kind == "TABLES":
-        rows = [(".".join(parts), name, False) for name in table_names(client, tuple(parts))]
+        rows = [
+            (".".join(parts), name, False)
+            for name in table_names(client, tuple(parts))
+            if _is_like(name, pattern)
+        ]
         ddl = "namespace string, tableName string, isTemporary boolean"
         return session.spark.createDataFrame(rows, ddl)
-    request = namespace_module().ListNamespacesRequest(id=parts)
-    names = [(".".join([*parts, name]),) for name in client.list_namespaces(request).namespaces]
+    names = [
+        (".".join([*parts, name]),) for name in _children(client, parts) if _is_like(name, pattern)
+    ]
     return session.spark.createDataFrame(names, "namespace string")
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    """Return whether a name matches a pattern of Spark: `*` is any text, and `|` separates."""
+    parts = (re.escape(each.strip()).replace(r"\*", ".*") for each in pattern.split("|"))
+    return any(re.fullmatch(each, name, re.IGNORECASE) for each in parts)
+
+
+def _children(client: Any, parts: list[str]) -> Iterator[str]:
+    """Yield the child namespaces."""
+    names, page = namespace_module(), None
+    while True:
+        answer = client.list_namespaces(names.ListNamespacesRequest(id=parts, page_token=page))
+        yield from answer.namespaces
+        page = answer.page_token
+        if not page:
+            return
 
 
 def use(session: Session, parser: StatementParser) -> DataFrame | None:
@@ -155,7 +210,6 @@ def with_current_namespace(session: Session, source: Source) -> Source:
     client = attached(session.spark).get(current[0].lower()) if current else None
     if current is None or client is None or not tokens:
         return source
-    tables = set(table_names(client, current[1:]))
     hidden = names_of_queries(tokens)
     positions = table_positions(tokens)
     first = tokens[0].word
@@ -169,7 +223,9 @@ def with_current_namespace(session: Session, source: Source) -> Source:
         if not (is_name and is_single and can_be_table) or token.text.lower() in hidden:
             continue
         is_new = first in {"CREATE", "REPLACE"} and number in _new_table(tokens)
-        if is_new or (token.text in tables and not _is_view(session, token.text)):
+        if is_new or (
+            not _is_view(session, token.text) and _has_table(client, (*current[1:], token.text))
+        ):
             prefix = ".".join(map(quoted, current))
             edits.append((token.start, token.start, f"{prefix}."))
     if first == "SHOW" and tokens[-1].word in {"TABLES", *(f"{each}S" for each in NAMESPACES)}:
@@ -184,6 +240,17 @@ def _new_table(tokens: Sequence[Token]) -> set[int]:
         return set()
     index = keywords.index("TABLE") + 1
     return {index + 3 if keywords[index : index + 3] == ["IF", "NOT", "EXISTS"] else index}
+
+
+def _has_table(client: Any, path: tuple[str, ...]) -> bool:
+    names = namespace_module()
+    try:
+        client.describe_table(names.DescribeTableRequest(id=list(path)))
+    except Exception as error:  # exceptions of custom namespaces have no common class
+        if is_missing(error) or isinstance(error, names.InvalidInputError):
+            return False  # there is no such name, or another kind of table has it
+        raise
+    return True
 
 
 def _is_view(session: Session, name: str) -> bool:

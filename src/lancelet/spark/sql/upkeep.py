@@ -15,17 +15,22 @@ from datetime import timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
+from pyspark.sql.types import AtomicType, NullType, StructType
 
 from lancelet.errors import similar_names
 from lancelet.scan.execute import count_rows
 from lancelet.scan.plan import plan_scan
 from lancelet.scan.scan_options import ScanOptions
 from lancelet.spark import change, indexing
+from lancelet.spark.frames import quoted
 from lancelet.spark.reader import pinned
 from lancelet.spark.sql.names import Reference, read_options, time_text
 from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.session import Session
-from lancelet.spark.sql.target import Target, empty_result, exact_filter
+from lancelet.spark.sql.target import TARGET, Target, empty_result, exact_filter
+from lancelet.spark.write_schema import target_schema
+from lancelet.table.snapshot import Snapshot
 from lancelet.upkeep.compact.options import CompactionOptions
 
 _CHECK: Final = "spark.lancelet.retentionDurationCheck.enabled"
@@ -156,13 +161,74 @@ def _is_retention_checked(session: Session) -> bool:
 
 
 def analyze(session: Session, parser: StatementParser) -> DataFrame | None:
-    """Run ANALYZE TABLE, which has no effect: data files contain their statistics."""
+    """Run ANALYZE TABLE: return the statistics of a table or of its columns.
+
+    Nothing is stored, because Spark accepts no statistics from Python data sources.
+    """
     parser.need("ANALYZE", "TABLE")
     reference = parser.table()
     if reference is None:
         return None
-    Target.of(session, parser, reference).open()
-    return empty_result(session)
+    target = Target.of(session, parser, reference)
+    parser.need("COMPUTE", "STATISTICS")
+    snapshot = target.open()
+    schema = target_schema(snapshot)
+    columns: list[str] = []
+    if parser.take("FOR", "ALL", "COLUMNS"):
+        columns = schema.fieldNames()
+    elif parser.take("FOR", "COLUMNS"):
+        more = True
+        while more:
+            start = parser.position
+            columns.append(target.column(schema, parser.name("a column"), start))
+            more = parser.take("COMMA")
+    else:
+        parser.take("NOSCAN")
+    parser.end()
+    if not columns:
+        row = (snapshot.version, snapshot.num_rows, snapshot.data_bytes, len(snapshot.fragments))
+        return session.spark.createDataFrame(
+            [row], "version long, num_rows long, num_bytes long, num_fragments long"
+        )
+    return _column_statistics(target, snapshot, schema, columns)
+
+
+def _column_statistics(
+    target: Target, snapshot: Snapshot, schema: StructType, columns: list[str]
+) -> DataFrame:
+    """Return a row of statistics for each column.
+
+    Row counts, minima and maxima are read from the statistics of the files, if they are exact.
+    Distinct values are estimated from the values.
+    """
+    ordered = {name for name in columns if isinstance(schema[name].dataType, AtomicType | NullType)}
+    bounds = ["count(*) AS rows"]
+    estimates = ["0 AS nothing"]
+    for number, name in enumerate(columns):
+        bounds.append(f"count({quoted(name)}) AS c{number}")
+        if name in ordered:
+            bounds += [f"min({quoted(name)}) AS l{number}", f"max({quoted(name)}) AS h{number}"]
+            estimates.append(f"approx_count_distinct({quoted(name)}) AS d{number}")
+
+    def values(expressions: list[str]) -> dict[str, Any]:
+        frame = target.query(snapshot, f"SELECT {', '.join(expressions)} FROM {TARGET}")
+        texts = [F.col(each).cast("string").alias(each) for each in frame.columns]
+        return frame.select(*texts).collect()[0].asDict()
+
+    found = {**values(bounds), **values(estimates)}
+    rows = [
+        (
+            name,
+            int(found["rows"]) - int(found[f"c{number}"]),
+            None if name not in ordered else int(found[f"d{number}"]),
+            found.get(f"l{number}"),
+            found.get(f"h{number}"),
+        )
+        for number, name in enumerate(columns)
+    ]
+    return target.session.spark.createDataFrame(
+        rows, "column string, num_nulls long, num_distinct long, min string, max string"
+    )
 
 
 def restore(session: Session, parser: StatementParser) -> DataFrame | None:
