@@ -25,6 +25,7 @@ from lance_namespace import (
 )
 
 import lancelet
+import lancelet.spark as ls
 from lancelet.namespace import connect
 from lancelet.namespace.external import ExternalTable
 from tests.kit.hive_metastore import hive_metastore
@@ -125,6 +126,25 @@ def test_the_package_of_the_reference_sees_the_same_tables(namespace, metastore,
     other.deregister_table(DeregisterTableRequest(id=[name, "orders"]))
     catalog.deregister_table(DeregisterTableRequest(id=[name, "events"]))
     assert catalog.list_tables(ListTablesRequest(id=[name])).tables == []
+
+
+def test_spark_uses_tables_of_the_metastore(spark, metastore, tmp_path):
+    ls.catalog(spark, "metastore", "hive", uri=metastore, root=str(tmp_path))
+    try:
+
+        def run(text):
+            return [tuple(row) for row in ls.sql(spark, text).collect()]
+
+        run("CREATE NAMESPACE metastore.of_spark")
+        run("CREATE TABLE metastore.of_spark.orders AS SELECT 1 AS id, 'a' AS name")
+        run("INSERT INTO metastore.of_spark.orders VALUES (2, 'b')")
+        run("ALTER TABLE metastore.of_spark.orders RENAME TO metastore.of_spark.renamed")
+        assert sorted(run("SELECT * FROM metastore.of_spark.renamed")) == [(1, "a"), (2, "b")]
+        assert [row[1] for row in run("SHOW TABLES IN metastore.of_spark")] == ["renamed"]
+        run("DROP TABLE metastore.of_spark.renamed")
+        run("DROP NAMESPACE metastore.of_spark")
+    finally:
+        ls.detach(spark, "metastore")
 
 
 def test_the_server_of_the_kit_answers_like_the_metastore(metastore, tmp_path):
