@@ -192,7 +192,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
             found = self._find_namespace(path)
             return found is not None and properties.items() <= found.items()
 
-        _settle(
+        _send_and_verify(
             lambda: self._catalog.create_namespace(path, properties),
             is_created,
             f"check whether the namespace {text_of(path)} exists before a retry",
@@ -231,7 +231,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
                 "Unsupported: only empty namespaces are dropped; drop their tables first"
             )
         properties = self._catalog.namespace(path)
-        _settle(
+        _send_and_verify(
             lambda: self._catalog.drop_namespace(path),
             lambda: self._find_namespace(path) is None,
             f"check whether the namespace {text_of(path)} still exists before a retry",
@@ -373,7 +373,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
             found = self._find(target)
             return found is not None and found.is_at(location) and self._find(path) is None
 
-        _settle(
+        _send_and_verify(
             lambda: self._catalog.rename_table(path, target),
             is_renamed,
             f"check whether {text_of(path)} or {text_of(target)} exists before a retry",
@@ -441,7 +441,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
                 raise already_exists(path, is_table=True)
             return table.properties.items() <= found.properties.items()
 
-        _settle(
+        _send_and_verify(
             create,
             is_created,
             f"check whether {text_of(path)} exists, at {table.location}, before a retry",
@@ -454,7 +454,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
             found = self._find(path)
             return found is None or not found.is_at(table.location)
 
-        return _settle(
+        return _send_and_verify(
             lambda: self._catalog.delete_table(path),
             is_deleted,
             f"check whether {text_of(path)} still exists before a retry; its location is "
@@ -502,7 +502,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
         return True
 
 
-def _settle(request: Callable[[], None], is_done: Callable[[], bool], advice: str) -> bool:
+def _send_and_verify(request: Callable[[], None], is_done: Callable[[], bool], advice: str) -> bool:
     """Send a request; if its answer is lost, read back whether it took effect.
 
     Returns:
