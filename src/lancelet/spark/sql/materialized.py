@@ -34,7 +34,7 @@ from lancelet.spark.views import TaskRunner
 _JOINS: Final = (("LEFT", "OUTER", "JOIN"), ("LEFT", "JOIN"), ("INNER", "JOIN"), ("JOIN",))
 _CLAUSES: Final = (
     *_JOINS,
-    *((each,) for each in ("ON", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION")),
+    *((each,) for each in ("ON", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION")),
     *((each,) for each in ("RIGHT", "FULL", "CROSS", "USING")),
 )
 _REFRESHED: Final = (
