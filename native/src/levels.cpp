@@ -4,26 +4,7 @@
 // list are visited one by one. The number of preceding items is a population count.
 #include "levels.hpp"
 
-#if defined(__BMI2__)
-#include <immintrin.h>
-#endif
-
 namespace LANCELET_NAMESPACE {
-namespace {
-
-// Gathers the bits selected by `mask`.
-LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
-#if defined(__BMI2__)
-  return _pext_u64(bits, mask);
-#else
-  uint64_t out = 0;
-  for (int64_t k = 0; mask != 0; ++k, mask &= mask - 1)
-    out |= ((bits >> __builtin_ctzll(mask)) & 1) << k;
-  return out;
-#endif
-}
-
-}  // namespace
 
 int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int64_t continued,
                     Span<uint16_t> out_repetition, Span<uint16_t> out_definition) {

@@ -4,8 +4,11 @@
 #include "kernel.hpp"
 #include "parameters.hpp"
 
-#if defined(__AVX512BW__) && defined(__GNUC__)
+#if defined(__BMI2__)
 #include <immintrin.h>
+#endif
+
+#if defined(__AVX512BW__) && defined(__GNUC__)
 #define LANCELET_COMPARES_LEVELS 1
 #else
 #define LANCELET_COMPARES_LEVELS 0
@@ -96,6 +99,18 @@ static inline int64_t unpack_slice(ConstBytes source, int64_t position, int64_t 
   return 0;
 }
 
+// Gathers the bits selected by `mask`.
+static LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
+#if defined(__BMI2__)
+  return _pext_u64(bits, mask);
+#else
+  uint64_t out = 0;
+  for (int64_t k = 0; mask != 0; ++k, mask &= mask - 1)
+    out |= ((bits >> __builtin_ctzll(mask)) & 1) << k;
+  return out;
+#endif
+}
+
 // Appends bits to a bitmap, least significant first.
 struct BitWriter {
   Bytes out;
@@ -144,32 +159,35 @@ struct ListBuilder {
   int64_t items = 0;
   uint64_t previous_is_item = 0;  // no list is open before the first entry
 
-  // Adds entries, which have repetition levels, and definition levels or none. `visit` is called with
-  // the position of each entry that opens a list and its definition level. Returns 0 or a fault.
-  template <class Visit>
-  int64_t add(Levels repetition, const uint16_t* definition, Visit visit) {
+  // Adds entries, which have repetition levels, and definition levels or none. Returns 0 or a fault.
+  int64_t add(Levels repetition, const uint16_t* definition) {
     const uint16_t below = clamped(levels.list_level - 1);
-    const uint16_t most = clamped(levels.item_max);
     for (int64_t start = 0; start < repetition.size; start += kGroup) {
       const int64_t count = smaller(kGroup, repetition.size - start);
       const uint64_t all = low_bits(count);
       uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
-      const uint64_t is_item =
-          definition != nullptr ? at_most(definition + start, count, most) & all : all;
       const uint64_t continues = ~opens & all;
+      uint64_t is_item = all, is_valid = all;
+      if (definition != nullptr) {
+        const uint16_t* const own = definition + start;
+        is_item = at_most(own, count, clamped(levels.item_max)) & all;
+        opens &= at_most(own, count, clamped(levels.slot_max));
+        is_valid = is_item;
+        if (levels.empty_level > 0)
+          is_valid |= at_most(own, count, clamped(levels.empty_level)) &
+                      ~at_most(own, count, clamped(levels.empty_level - 1));
+      }
       if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
         return fail(kBadLevels, start);
-      for (; opens != 0; opens &= opens - 1) {
-        const int64_t i = __builtin_ctzll(opens);
-        const int64_t level = definition != nullptr ? definition[start + i] : 0;
-        if (!visit(start + i, level)) return fail(kOutputFull, start);
-        if (level > levels.slot_max) continue;
-        if (lists >= offsets.size - 1) return fail(too_many, start);
-        offsets.data[lists++] = static_cast<Offset>(items + count_bits(is_item & low_bits(i)));
-        const bool is_valid = level <= levels.item_max ||
-                              (levels.empty_level != 0 && level == levels.empty_level);
-        if (bits.out.size > 0 && !bits.append(is_valid, 1)) return fail(kOutputFull, start);
-      }
+      const int64_t opened = count_bits(opens);
+      if (lists + opened >= offsets.size) return fail(too_many, start);
+      if (bits.out.size > 0 && !bits.append(compress(is_valid, opens), opened))
+        return fail(kOutputFull, start);
+      Offset* const to = offsets.data + lists;
+      const auto base = static_cast<Offset>(items);
+      for (int64_t k = 0; k < opened; ++k, opens &= opens - 1)
+        to[k] = base + static_cast<Offset>(count_bits(is_item & ((opens & -opens) - 1)));
+      lists += opened;
       items += count_bits(is_item);
       previous_is_item = is_item >> (count - 1);
     }
@@ -192,18 +210,23 @@ int64_t unravel(Levels repetition, Levels definition, args::ListLevels levels, S
   if (levels.list_level < 1 || (has_definition && definition.size != repetition.size))
     return fail(kBadCount, 0);
   ListBuilder<Offset> builder = {levels, offsets, {validity}};
+  const int64_t status = builder.add(repetition, has_definition ? definition.data : nullptr);
+  if (status < 0) return status;
+  const uint16_t below = clamped(levels.list_level - 1);
   int64_t opened = 0;
-  const auto visit = [&](int64_t at, int64_t level) {
-    if (opened >= outer_repetition.size) return false;
-    if (has_definition && opened >= outer_definition.size) return false;
-    outer_repetition.data[opened] = repetition.data[at];
-    if (has_definition) outer_definition.data[opened] = static_cast<uint16_t>(level);
-    ++opened;
-    return true;
-  };
-  const int64_t status =
-      builder.add(repetition, has_definition ? definition.data : nullptr, visit);
-  return status < 0 ? status : builder.finish();
+  for (int64_t start = 0; start < repetition.size; start += kGroup) {
+    const int64_t count = smaller(kGroup, repetition.size - start);
+    uint64_t opens = ~at_most(repetition.data + start, count, below) & low_bits(count);
+    if (count_bits(opens) > outer_repetition.size - opened ||
+        (has_definition && count_bits(opens) > outer_definition.size - opened))
+      return fail(kOutputFull, start);
+    for (; opens != 0; opens &= opens - 1, ++opened) {
+      const int64_t at = start + __builtin_ctzll(opens);
+      outer_repetition.data[opened] = repetition.data[at];
+      if (has_definition) outer_definition.data[opened] = definition.data[at];
+    }
+  }
+  return builder.finish();
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -267,9 +267,8 @@ struct SingleList {
 
   static int64_t add(void* self, Levels repetition, const uint16_t* definition) {
     auto* const own = static_cast<SingleList*>(self);
-    const auto visit = [](int64_t, int64_t) { return true; };
-    return own->is_large ? own->wide.add(repetition, definition, visit)
-                         : own->narrow.add(repetition, definition, visit);
+    return own->is_large ? own->wide.add(repetition, definition)
+                         : own->narrow.add(repetition, definition);
   }
 
   // Writes the layers. Returns 0 or a fault.
