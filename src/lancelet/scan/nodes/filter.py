@@ -39,7 +39,8 @@ _DICTIONARY_ROWS_MIN: Final = 4096
 _MATCHED_ROWS_MIN: Final = 8192
 _MATCHED_SHARE_MAX: Final = 0.1
 _SHORT_BYTES: Final = 1 << 20
-_SHORT_OUTPUT_BYTES: Final = 1 << 22
+_SHORT_COMPARED_BYTES: Final = 1 << 22
+"""The same for numbers, which are compared while they are decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +109,10 @@ def _is_short(plan: ScanPlan, split: Split) -> bool:
     rows = sum(map(len, split.ranges)) or len(split.rows)
     compared = source.reader.row_bytes(split.steps[0].fields)
     output = source.reader.row_bytes(plan.projection.fields)
-    return rows * compared <= _SHORT_BYTES and rows * output <= _SHORT_OUTPUT_BYTES
+    values = split.steps[0].values
+    is_compared = values is not None and values.numbers is not None
+    limit = _SHORT_COMPARED_BYTES if is_compared else _SHORT_BYTES
+    return rows * compared <= limit and rows * output <= 4 * limit
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
