@@ -502,7 +502,11 @@ def _locate_ranges(ranges: Sequence[RowRange], head: PageMetadata) -> _Target:
     """Return the chunks with any row of ascending ranges, ascending."""
     if len(ranges) == 1:
         return _locate_rows(ranges[0], head)
-    return _Target(np.unique(np.concatenate([_locate_rows(each, head).chunks for each in ranges])))
+    starts, stops = np.array([(each.start, each.stop) for each in ranges]).T
+    first = head.first_value.searchsorted(starts, side="right") - 1
+    chunks = expand(first, head.first_value.searchsorted(stops) - first)
+    is_first: npt.NDArray[np.bool_] = np.append(True, chunks[1:] != chunks[:-1])
+    return _Target(chunks[is_first])
 
 
 def _rows_of(
@@ -527,7 +531,7 @@ def _rows_of(
     rows = found + (head.first_value[target.chunks] - bounds[:-1])[chunk]
     edges = np.array([(each.start, each.stop) for each in ranges]).reshape(-1)
     inside = np.flatnonzero(edges.searchsorted(rows, side="right") % 2)
-    return rows[inside], inside
+    return rows[inside], inside if len(inside) < len(rows) else slice(0, len(rows))
 
 
 def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:
