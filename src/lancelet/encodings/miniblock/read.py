@@ -519,16 +519,16 @@ def _rows_of(
     """Return the rows of ascending positions in chunks that are within ranges, and which are."""
     if len(ranges) == 1:
         before = int(head.first_value[target.chunks[0]])
-        first, stop = found.searchsorted(
-            [ranges[0].start - before, ranges[0].stop - before]
-        ).tolist()
+        # Bounds of another type would convert all positions.
+        bounds = np.array([ranges[0].start - before, ranges[0].stop - before], found.dtype)
+        first, stop = found.searchsorted(bounds).tolist()
         rows: Int64s = found[first:stop].astype(np.int64)
         if before:
             rows += before
         return rows, slice(first, stop)
-    bounds = to_bounds(counts)
-    chunk = bounds.searchsorted(found, side="right") - 1
-    rows = found + (head.first_value[target.chunks] - bounds[:-1])[chunk]
+    starts = to_bounds(counts)
+    chunk = starts.searchsorted(found, side="right") - 1
+    rows = found + (head.first_value[target.chunks] - starts[:-1])[chunk]
     edges = np.array([(each.start, each.stop) for each in ranges]).reshape(-1)
     inside = np.flatnonzero(edges.searchsorted(rows, side="right") % 2)
     return rows[inside], inside if len(inside) < len(rows) else slice(0, len(rows))
