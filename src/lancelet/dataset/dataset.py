@@ -508,13 +508,17 @@ def open_view(
     *,
     storage_options: Mapping[str, str] | None = None,
     source_options: Mapping[str, str] | None = None,
+    tables: Mapping[str, str | os.PathLike[str]] | None = None,
 ) -> MaterializedView:
     """Open a view.
 
     Args:
         uri: The location of the table of the view.
         storage_options: The storage options of the view.
-        source_options: The storage options of the source, by default those of the view.
+        source_options: The storage options of the source and of joined tables, by default those of
+            the view.
+        tables: The locations of tables that were moved, by their names in the query; `source` is
+            the source. The next refresh that changes the view records them.
 
     Returns:
         The view.
@@ -533,7 +537,8 @@ def open_view(
         ```
     """
     handle = open_handle(text_of(uri), None, OpenOptions(storage_options=storage_options))
-    return MaterializedView(LanceDataset, handle, source_options)
+    moved = {name: text_of(location) for name, location in (tables or {}).items()}
+    return MaterializedView(LanceDataset, handle, source_options, moved)
 
 
 def _reopened(

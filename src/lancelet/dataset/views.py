@@ -16,6 +16,7 @@ import pyarrow as pa
 from lancelet import views
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_handle, text_of
 from lancelet.dataset.show import display
+from lancelet.errors import DatasetNotFoundError, InvalidInputError
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.refs import main_location
 from lancelet.table.snapshot import Snapshot
@@ -37,12 +38,20 @@ class MaterializedView:
         kind: type[LanceDataset],
         handle: Handle,
         source_options: Mapping[str, str] | None = None,
+        tables: Mapping[str, str] | None = None,
     ) -> None:
         """Represent a view; use `LanceDataset.create_view` or `open_view`."""
-        views.refresh.definition_of(handle.snapshot)
+        definition = views.refresh.definition_of(handle.snapshot)
+        names = [views.definition.SOURCE, *definition.tables]
+        for name in tables or {}:
+            if name not in names:
+                raise InvalidInputError(
+                    "the query of the view has no such table", table=name, tables=", ".join(names)
+                )
         self._kind = kind
         self._handle = handle
         self._source_options = source_options or handle.options.storage_options
+        self._moved = tables or {}
 
     def __repr__(self) -> str:
         """Show the location, the query and the source version."""
@@ -185,15 +194,23 @@ class MaterializedView:
 
     def _source(self) -> Snapshot:
         """Open the latest version of the source."""
-        return self._open(self._definition.source)
+        return self._open(views.definition.SOURCE, self._definition.source)
 
     def _tables(self) -> dict[str, Snapshot]:
         """Open the latest versions of the joined tables."""
-        return {name: self._open(each) for name, each in self._definition.tables.items()}
+        return {name: self._open(name, each) for name, each in self._definition.tables.items()}
 
-    def _open(self, table: SourceTable) -> Snapshot:
+    def _open(self, name: str, table: SourceTable) -> Snapshot:
         options = OpenOptions(storage_options=self._source_options)
-        return open_handle(table.uri, (table.branch, None), options).snapshot
+        uri = self._moved.get(name, table.uri)
+        try:
+            return open_handle(uri, (table.branch, None), options).snapshot
+        except DatasetNotFoundError as error:
+            error.add_note(
+                f"The view {self.uri} reads this table as {name}. If it was moved, open the view "
+                f"with its location: open_view(uri, tables={{{name!r}: ...}})"
+            )
+            raise
 
 
 class ViewMethods:

@@ -21,8 +21,9 @@ from lancelet.errors import ExpressionError, InternalError
 from lancelet.expr.arrow_expression import ArrowExpressionError, from_arrow
 from lancelet.expr.bind import bind_filter, bind_value
 from lancelet.expr.coercion import plain
-from lancelet.expr.evaluate import evaluate
+from lancelet.expr.evaluate import evaluate, is_per_row
 from lancelet.expr.expression import And, Bound, Call, Expression, Literal
+from lancelet.expr.functions.times import current
 from lancelet.expr.operands import Source
 from lancelet.expr.parse import parse_with_source
 from lancelet.expr.simplify import simplify, simplify_filter
@@ -82,6 +83,18 @@ def is_deterministic(text: str) -> bool:
     return not any(isinstance(part, Call) for part in walk(expression))
 
 
+@lru_cache(maxsize=256)
+def is_repeatable(text: str) -> bool:
+    """Return whether a text has the same results whenever it is evaluated.
+
+    >>> is_repeatable("lower(name) = 'ann'"), is_repeatable("at < now()"), is_repeatable("random()")
+    (True, False, False)
+    """
+    expression, _ = _parse(text)
+    calls = (part for part in walk(expression) if isinstance(part, Call) and not part.arguments)
+    return not any(is_per_row(call) or current(call.function) is not None for call in calls)
+
+
 def compile_value(value: ExpressionLike, schema: pa.Schema) -> Bound:
     """Compile a computed column: bind it to a schema and simplify it.
 
@@ -115,8 +128,8 @@ def compile_columns(columns: Mapping[str, ExpressionLike], schema: pa.Schema) ->
 
 def _infer_type(expression: Expression, schema: pa.Schema) -> pa.DataType:
     """Evaluate an expression on an empty batch, which detects missing kernels before reading."""
-    names = {path[0] for path in columns_of(expression)}
-    fields = [field for field in schema if field.name in names]
+    names = sorted({path[0] for path in columns_of(expression)})
+    fields = [schema.field(index) for name in names for index in schema.get_all_field_indices(name)]
     empty_columns = [pa.nulls(0, field.type) for field in fields]
     return evaluate(
         expression, pa.RecordBatch.from_arrays(empty_columns, schema=pa.schema(fields))

@@ -111,10 +111,11 @@ def can_fail(expression: Expression) -> bool:
 
 def depends_on_values_only(expression: Expression) -> bool:
     """Return whether equal values always have equal results, and none raises."""
-    return not any(_node_can_fail(node) or _is_per_row(node) for node in walk(expression))
+    return not any(_node_can_fail(node) or is_per_row(node) for node in walk(expression))
 
 
-def _is_per_row(node: Expression) -> bool:
+def is_per_row(node: Expression) -> bool:
+    """Return whether a node is a call like `random()`, with another value in each row."""
     return (
         isinstance(node, ex.Call)
         and node.function in FUNCTIONS

@@ -32,11 +32,13 @@ def resolve(path: tuple[str, ...], schema: pa.Schema) -> Resolved:
     >>> resolve(("A", "b"), pa.schema([("a", pa.struct([("b", pa.int8())]))]))
     Resolved(path=('a', 'b'), data_type=DataType(int8))
     """
-    names = schema.names
-    if len(path) > 1 and _find(path[0], names) is None and ".".join(path) in names:
-        path = (".".join(path),)
-    resolved = [_require(path[0], names, "")]
-    data_type = schema.field(resolved[0]).type
+    if schema.get_field_index(path[0]) < 0:
+        names = schema.names
+        if len(path) > 1 and _find(path[0], names) is None and ".".join(path) in names:
+            path = (".".join(path),)
+        path = (_require(path[0], names, ""), *path[1:])
+    resolved = [path[0]]
+    data_type = schema.field(path[0]).type
     for name in path[1:]:
         if isinstance(data_type, pa.BaseExtensionType):
             data_type = data_type.storage_type

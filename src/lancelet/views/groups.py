@@ -34,6 +34,8 @@ _ROWS: Final = "_group_rows"
 _BLOCK_ROWS: Final = 1 << 18
 _MERGED_ROWS: Final = 1 << 18
 _DIGITS: Final = 75
+_CANCELLED: Final = 1e-6
+"""If a sum is smaller than this share of a difference, it is computed from all rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +159,7 @@ class GroupView:
 
     def _partial(self, rows: pa.Table) -> pa.Table:
         """Aggregate rows by group."""
-        rows = _with_equal_floats(rows, self._keys)
+        rows = _with_equal_floats(_decoded(rows), self._keys)
         measures: list[tuple[Any, str]] = [([], "count_all")]
         names = [*self._keys, _ROWS]
         for number, argument in enumerate(self.arguments):
@@ -167,8 +169,16 @@ class GroupView:
         try:
             found = rows.group_by(self._keys, use_threads=False).aggregate(measures)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            types = [
+                f"{text}: {rows.schema.field(name).type}"
+                for name, text in self._inputs.items()
+                if name != _ALL
+            ]
             raise InvalidInputError(
-                f"cannot aggregate a column of the view: {error}", query=self.query.text
+                "the view groups or aggregates values of an unsupported type; convert them with "
+                "CAST, or leave them out",
+                types=", ".join(types),
+                query=self.query.text,
             ) from error
         return pa.table(found.columns, names=names)
 
@@ -211,7 +221,8 @@ class GroupView:
         before = self._of_rows(stored).take(order)
         columns = {name: difference.column(name) for name in self._keys}
         columns[_ROWS] = _plus(before.column(_ROWS), difference.column(_ROWS))
-        # Differences of an inconsistent view, and of infinite numbers, are computed from all rows.
+        # Groups of an inconsistent view, and sums that are infinite or have lost their digits, are
+        # computed from all rows.
         undetermined = pc.less(columns[_ROWS], 0)
         for number, argument in enumerate(self.arguments):
             for function in self._functions(argument):
@@ -220,7 +231,10 @@ class GroupView:
                 if function in {"count", "sum"}:
                     columns[name] = _plus(old, new)
                     if pa.types.is_floating(old.type):
-                        undetermined = pc.or_(undetermined, pc.invert(pc.is_finite(columns[name])))
+                        undetermined = pc.or_(undetermined, _is_inexact(columns[name], new))
+                    continue
+                if pa.types.is_null(old.type):
+                    columns[name] = old
                     continue
                 beyond = _BEYOND[function]
                 is_beyond = pc.fill_null(beyond(new, old), False)
@@ -259,7 +273,7 @@ class GroupView:
         return key_bytes([together]).cast(pa.binary())
 
     def to_rows(self, aggregates: pa.Table) -> pa.Table:
-        """Return the rows of the view; groups without rows are left out."""
+        """Return the rows of the view for groups that have rows."""
         if self._groups:
             aggregates = aggregates.filter(pc.greater(aggregates.column(_ROWS), 0))
         columns: dict[str, pa.ChunkedArray | pa.Array] = {}
@@ -324,6 +338,15 @@ def _plus(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     return _computed(pc.add, pc.fill_null(left, zero), pc.fill_null(right, zero))
 
 
+def _is_inexact(total: pa.ChunkedArray, difference: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whether sums are not finite, or too small to trust.
+
+    The sum of 1e20 and 1 is 1e20. Without 1e20, it is 1, but the difference of the sums is 0.
+    """
+    is_small = pc.less(pc.abs(total), pc.multiply(pc.abs(difference), _CANCELLED))
+    return pc.or_(pc.invert(pc.is_finite(total)), pc.fill_null(is_small, False))
+
+
 def _negated(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Negate numbers; unsigned ones wrap, as their sums do."""
     zeros = pa.repeat(pa.scalar(0, pa.int8()).cast(column.type), len(column))
@@ -354,6 +377,15 @@ def _signed(own: pa.Table, *, is_removed: bool = False) -> pa.Table:
         else:
             columns[name] = column
     return pa.table(columns)
+
+
+def _decoded(rows: pa.Table) -> pa.Table:
+    """Return rows without dictionaries, which differ between batches."""
+    for index, column in enumerate(rows.columns):
+        if pa.types.is_dictionary(column.type):
+            values = column.cast(column.type.value_type)
+            rows = rows.set_column(index, rows.schema.names[index], values)
+    return rows
 
 
 def _with_equal_floats(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

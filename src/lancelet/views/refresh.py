@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.change.bases import absolute_path
 from lancelet.change.delete import write_deletions
 from lancelet.change.moved_rows import rows_by_fragment
 from lancelet.change.publish import commit_transaction, new_transaction, publish
@@ -33,6 +34,8 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.expr import expression as ex
+from lancelet.expr.compile import is_repeatable
+from lancelet.format.field import BLOB_KEY
 from lancelet.format.operation import Append, Overwrite, Update, UpdateConfig, UpdateMap, UpdateMode
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.scan.execute import execute_to_table
@@ -43,6 +46,7 @@ from lancelet.scan.scan_options import ScanOptions
 from lancelet.table.commit import CommitOptions, check_same_identity, refresh_snapshot
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.location import TableLocation
+from lancelet.table.refs import main_location
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_snapshot
 from lancelet.table.watermark import BatchWatermark
 from lancelet.upkeep.changes.between import check_trackable
@@ -182,7 +186,8 @@ def _shown(definition: ViewDefinition, sources: Sources, view: Snapshot | None) 
 
 
 def _at(table: SourceTable, snapshot: Snapshot) -> SourceTable:
-    return replace(table, version=snapshot.version, identity=snapshot.identity)
+    uri = absolute_path(main_location(snapshot).uri)
+    return replace(table, uri=uri, version=snapshot.version, identity=snapshot.identity)
 
 
 def plan_refresh(
@@ -288,6 +293,8 @@ def _replaced(query: Query, before: Relation, after: Relation) -> str | None:
     """Return why values of the query change in rows that do not, or None if they do not change."""
     if after.reads_positions(query.expressions):
         return "the query contains the positions of rows"
+    if not all(map(is_repeatable, query.expressions)):
+        return "the query contains the current time or random values"
     is_same = before.fields_of(query.expressions) == after.fields_of(query.expressions)
     return None if is_same else "columns of the query were replaced"
 
@@ -363,6 +370,7 @@ def _write_all(
         if first is not None:
             queried = replace(queried, types={each.name: each.type for each in first.schema})
     schema = queried.without_rows(relation).schema
+    _check_no_blobs(schema)
     deferred = runner.deferred(location)
     latest = None if view is None else view.with_location(deferred)
     target = runner.target(deferred, latest)
@@ -380,6 +388,15 @@ def _write_all(
     )
     transaction = new_transaction(0 if view is None else view.version, operation)
     return commit_transaction(location, transaction, committing)
+
+
+def _check_no_blobs(schema: pa.Schema) -> None:
+    for field in schema:
+        if BLOB_KEY.encode() in (field.metadata or {}):
+            raise UnsupportedError(
+                "views have no blob columns; leave the column out, and read blobs from the source",
+                column=field.name,
+            )
 
 
 def _put_rows(

@@ -44,6 +44,8 @@ from lancelet.views.definition import SOURCE, Join, Query
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Fragments: TypeAlias = tuple[int, ...] | None
+ReadField: TypeAlias = tuple[str, int, str, str, bool]
+"""The table, id, name and type of a field, and whether it is nullable."""
 
 _PASSES: Final = "_source_row_id_passes"  # columns of views do not have this name
 _LISTED_KEYS_MAX: Final = 1 << 17
@@ -75,8 +77,8 @@ class Relation(Protocol):
     ) -> tuple[pa.RecordBatch, Flags | None]:
         """Return expressions of rows of the source that pass, and which rows pass; None for all."""
 
-    def fields_of(self, expressions: Iterable[str]) -> set[tuple[str, int, str, str]]:
-        """Return the table, id, name and type of all fields that expressions read."""
+    def fields_of(self, expressions: Iterable[str]) -> set[ReadField]:
+        """Return all fields that expressions read."""
 
     def reads_positions(self, expressions: Iterable[str]) -> bool:
         """Return whether expressions read the positions of rows."""
@@ -127,8 +129,8 @@ class SourceRows:
         batch = batch.drop_columns([_PASSES])
         return (batch, None) if passes.all() else (filter_batch(batch, pa.array(passes)), passes)
 
-    def fields_of(self, expressions: Iterable[str]) -> set[tuple[str, int, str, str]]:
-        """Return the table, id, name and type of all fields that expressions read."""
+    def fields_of(self, expressions: Iterable[str]) -> set[ReadField]:
+        """Return all fields that expressions read."""
         return _fields(SOURCE, self.source, expressions)
 
     def reads_positions(self, expressions: Iterable[str]) -> bool:
@@ -272,9 +274,9 @@ class JoinedRows:
             own[np.flatnonzero(own)[~passes]] = False
         return found, own
 
-    def fields_of(self, expressions: Iterable[str]) -> set[tuple[str, int, str, str]]:
-        """Return the table, id, name and type of all fields that expressions read."""
-        found = set[tuple[str, int, str, str]]()
+    def fields_of(self, expressions: Iterable[str]) -> set[ReadField]:
+        """Return all fields that expressions read."""
+        found = set[ReadField]()
         paths = self._paths_of(expressions)
         for name, snapshot in self._snapshots.items():
             columns = [format_path(path[1:]) for path in paths if path[0] == name]
@@ -523,11 +525,9 @@ def _numbered(expressions: Iterable[str]) -> dict[str, str]:
     return {f"_{number}": text for number, text in enumerate(expressions)}
 
 
-def _fields(
-    table: str, snapshot: Snapshot, expressions: Iterable[str]
-) -> set[tuple[str, int, str, str]]:
+def _fields(table: str, snapshot: Snapshot, expressions: Iterable[str]) -> set[ReadField]:
     return {
-        (table, int(node.id), node.name, node.logical_type)
+        (table, int(node.id), node.name, node.logical_type, node.nullable)
         for field in projection_of(snapshot, _numbered(expressions)).fields
         for node in field.walk()
     }

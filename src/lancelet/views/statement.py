@@ -24,6 +24,7 @@ from lancelet.scan.row_columns import ROW_FIELDS
 from lancelet.values import dataclass
 from lancelet.views.definition import (
     FUNCTIONS,
+    HIDDEN,
     SOURCE,
     Aggregation,
     FunctionCall,
@@ -268,6 +269,7 @@ class _QueryParser:
             ViewColumn(each, names.column(table, each))
             for table in tables
             for each in self._tables[table]
+            if not each.startswith(HIDDEN)
         ]
 
     def _named(self, column: ViewColumn | _All, names: _Names, token: Token) -> list[ViewColumn]:
@@ -341,8 +343,8 @@ class _QueryParser:
         is_whole = token.kind is Kind.END or token.is_sign(",")
         if not is_whole and not any(token.is_keyword(each) for each in (*_ENDS, "as")):
             self._fail(
-                "aggregates and Python functions must be whole columns; compute with their results "
-                "when the view is read"
+                "aggregates and Python functions must be whole columns, with a name after AS; "
+                "compute with their results when the view is read"
             )
         if is_function:
             return FunctionCall(first.value, tuple(arguments))
@@ -391,7 +393,11 @@ class _QueryParser:
                 if isinstance(value, FunctionCall):
                     self._fail("Python functions cannot be combined with GROUP BY", token)
                 if isinstance(value, str) and parse(value) not in allowed:
-                    self._fail("the column is neither in GROUP BY nor an aggregate", token)
+                    self._fail(
+                        "the column is neither in GROUP BY nor an aggregate; write its "
+                        "expression in GROUP BY",
+                        token,
+                    )
         found = tuple(column for column, _ in columns)
         keys = None if groups is None else tuple(groups)
         return Query(self._text, found, condition, keys, joins)

@@ -199,6 +199,34 @@ def test_sums_that_are_not_finite_are_computed_again():
     assert {row["k"]: row["total"] for row in view.to_table().to_pylist()}[1] == 6.0
 
 
+def test_small_sums_of_large_numbers_are_computed_again():
+    name = f"memory://{uuid.uuid4().hex}"
+    rows = pa.table({"k": [1, 1, 1, 2, 2], "x": [1e20, 1.0, 2.0, 0.0, 0.0]})
+    source = lancelet.write_dataset(rows, name, enable_stable_row_ids=True)
+    view = source.create_view(f"{name}-v", "SELECT k, sum(x) AS total FROM source GROUP BY k")
+    source.delete("x = 1e20")
+    assert view.refresh().kind == "incremental"
+    assert {row["k"]: row["total"] for row in view.to_table().to_pylist()} == {1: 3.0, 2: 0.0}
+
+
+def test_dictionaries_and_columns_without_type_are_grouped():
+    name = f"memory://{uuid.uuid4().hex}"
+    city = pa.array(["x", "y", None, "x", "z", "y"]).dictionary_encode()
+    data = pa.table({"id": range(6), "city": city, "none": pa.nulls(6)})
+    source = lancelet.write_dataset(data, name, enable_stable_row_ids=True, max_rows_per_file=2)
+    query = (
+        "SELECT city, min(city) AS low, max(none) AS none, max(id) AS last FROM source "
+        "WHERE city IS NOT NULL GROUP BY city"
+    )
+    view = source.create_view(f"{name}-v", query)
+    source.delete("id IN (3, 5)")
+    assert view.refresh().kind == "incremental"
+    assert view.to_table().sort_by("city").to_pylist() == [
+        {"city": city, "low": city, "none": None, "last": last}
+        for city, last in (("x", 0), ("y", 1), ("z", 4))
+    ]
+
+
 def test_large_unsigned_sums_wrap_like_the_query():
     name = f"memory://{uuid.uuid4().hex}"
     numbers = pa.array([2**63, 2**63 + 5, 7, 1], pa.uint64())
