@@ -23,6 +23,7 @@
 #include <memory>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels.hpp"
@@ -48,6 +49,7 @@ Span<T> span(const nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>& a
 
 constexpr int64_t kPageRowsMax = int64_t{1} << 48;
 constexpr int64_t kChunkValuesMax = 32768;
+constexpr int64_t kPackedMax = 1024;  // items of a bit-packed dictionary
 constexpr int64_t kItemsMax = 1 << 16;
 constexpr int64_t kItemsPerByteMax = 64;
 constexpr int64_t kSlotsMax = 8192;  // as many slots fit into the cache
@@ -316,10 +318,12 @@ class ColumnPlan {
     if (count <= 0 || count > kItemsMax + kItemsPerByteMax * bytes) return false;
     const ConstBytes stored = {file.bytes.data + pending.position[2], bytes};
     if (!inflate(layout.items.compression, stored, kernels, &resolved.bytes)) return false;
+    if (layout.items.codec == plan::kInline && !unpack(layout.items.bits, count, kernels, &resolved))
+      return false;
     plan::Items& items = resolved.page.items;
     const uint8_t* const data = resolved.bytes.data();
     const int64_t size = static_cast<int64_t>(resolved.bytes.size());
-    if (layout.items.codec == plan::kFlat) {
+    if (layout.items.codec != plan::kVariable) {
       const int64_t width = layout.items.bits / 8;
       if (count > size / width || count * width != size) return false;
       items = {count, width, data, nullptr, nullptr, 0, nullptr, nullptr, 0};
@@ -363,6 +367,17 @@ class ColumnPlan {
       resolved.slots[static_cast<size_t>(count * plan::kSlot + i)] = static_cast<uint8_t>(bytes);
     }
     return true;
+  }
+
+  // Unpacks the items of a dictionary, which are one block.
+  static bool unpack(int64_t bits, int64_t count, const Kernels& kernels, ResolvedPage* resolved) {
+    const std::vector<uint8_t> packed = std::move(resolved->bytes);
+    const int64_t start = 0, size = static_cast<int64_t>(packed.size());
+    if (count > kPackedMax) return false;
+    resolved->bytes.assign(static_cast<size_t>(count * bits / 8), 0);
+    const Bytes out = {resolved->bytes.data(), static_cast<int64_t>(resolved->bytes.size())};
+    return kernels.unpack_chunks({packed.data(), size}, {&start, 1}, {&size, 1}, {&count, 1}, bits,
+                                 out) >= 0;
   }
 
   static bool inflate(int64_t compression, ConstBytes stored, const Kernels& kernels,

@@ -315,8 +315,8 @@ inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers,
     const Coding& items = out->items;
     const bool is_supported = form.is_strings()
                               ? items.codec == plan::kVariable
-                              : items.codec == plan::kFlat && form.kind == plan::kFixed &&
-                                    items.bits == 8 * form.width;
+                              : (items.codec == plan::kFlat || items.codec == plan::kInline) &&
+                                    form.kind == plan::kFixed && items.bits == 8 * form.width;
     if (!is_supported) return false;
     out->num_items = static_cast<int64_t>(num_items);
   } else if (!coding.fits(form)) {

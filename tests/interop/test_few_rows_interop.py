@@ -36,6 +36,11 @@ def table():
             "word": pa.array(words[numbers], mask=mask),
             "vector": pa.FixedSizeListArray.from_arrays(vectors, 64),
             "same": np.full(ROWS, 3),
+            "code": pa.array(numbers.astype(np.int64) * 7, mask=mask),
+            "codes": pa.ListArray.from_arrays(
+                np.arange(ROWS + 1, dtype=np.int32),
+                pa.StructArray.from_arrays([pa.array(numbers.astype(np.int64))], ["code"]),
+            ),
             "nothing": pa.nulls(ROWS, pa.int64()),
         }
     )
