@@ -104,7 +104,7 @@ class ColumnBounds:
         """
         data_type = self.minimum.type
         if self._distinct is not None:
-            unknown = -1, 2 * len(self._distinct)
+            unknown = -1, 2 * len(self._distinct) + 1  # outside of all positions
             low, high = (
                 [other if each is None else self._position(each) for each in _as_bytes(bound)]
                 for bound, other in zip((self.minimum, self.maximum), unknown, strict=True)

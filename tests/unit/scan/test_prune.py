@@ -195,6 +195,14 @@ def test_filters_with_zones_that_match_completely_equal_a_filter_of_all_rows(
         assert dataset.count_rows(text) == found.num_rows
 
 
+def test_texts_above_all_maxima_may_be_in_zones_without_one():
+    bounds = pa.array(["a", "b"]), pa.array(["c", None])
+    column = ColumnBounds.of(*bounds, np.array([2, 2]))
+    above = ex.Comparison(Operator.GREATER, ex.column("x"), ex.literal("z"))
+    found = prune(above, Zones(np.arange(3) * 2, {("x",): column}))
+    assert found.may_be_true.tolist() == [False, True]
+
+
 TEXTS = ["", "a", "ab", "abc", "b", "ba", "é", "\uffff", "\U0001f600", "z"]
 TIMES = [-(10**15), 0, 10**6, 10**15]
 
@@ -213,13 +221,14 @@ def test_verdicts_of_texts_bytes_and_times_include_all_values(data):
     zones = data.draw(
         st.lists(st.lists(drawn | st.none(), min_size=1, max_size=4), min_size=1, max_size=4)
     )
+    bounds = [
+        [choose((v for v in each if v is not None), default=None) for each in zones]
+        for choose in (min, max)
+    ]
+    for index in data.draw(st.sets(st.integers(0, len(zones) - 1))):
+        bounds[data.draw(st.integers(0, 1))][index] = None  # unknown
     column = ColumnBounds.of(
-        pa.array(
-            [min(filter(lambda v: v is not None, each), default=None) for each in zones], data_type
-        ),
-        pa.array(
-            [max(filter(lambda v: v is not None, each), default=None) for each in zones], data_type
-        ),
+        *(pa.array(bound, data_type) for bound in bounds),
         np.array([len(each) for each in zones]),
         pa.array([each.count(None) for each in zones]),
     )

@@ -233,3 +233,16 @@ def test_values_of_another_time_zone_are_compared_as_instants():
     uri = f"memory://zones-{uuid.uuid4()}/t"
     dataset = lancelet.write_dataset({"t": pa.array(times, pa.timestamp("us", "UTC"))}, uri)
     assert dataset.count_rows("t < TIMESTAMP '2024-01-01 00:00:00Z'") == 2000
+
+
+@pytest.mark.parametrize("other", ["", " AND n % 2 = 0"])
+def test_several_ranges_of_deleted_rows_are_empty(tmp_path, other):
+    # Too many bytes are between the ranges to read them together.
+    digests = np.random.default_rng(0).bytes(20_000 * 100).hex()
+    texts = [f"{number:05}{digests[number * 200 :][:200]}" for number in range(20_000)]
+    table = pa.table({"s": texts, "n": np.arange(len(texts))})
+    dataset = lancelet.write_dataset(table, tmp_path / "t")
+    dataset.delete("n < 9000 OR n > 11000")
+    text = f"s IN ('{texts[5]}', '{texts[19_000]}'){other}"
+    assert dataset.to_table(filter=text).num_rows == 0
+    assert dataset.count_rows(text) == 0

@@ -190,7 +190,8 @@ def _apply_steps(
         later = (field for after in steps[index + 1 :] for field in after.fields)
         needed = {*(output or ()), *later}
         selects = split.ranges or (output is not None and index == len(steps) - 1)
-        if not (selects and remaining.select_by(plan, step, needed)):
+        is_applied = selects and remaining.select_by(plan, step, needed)
+        if not is_applied and remaining.count:
             remaining.apply(plan, step, needed)
     return remaining
 
@@ -249,7 +250,7 @@ class _Remaining:
     def select_by(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> bool:
         """Apply a step if it selects values while they are decoded.
 
-        Otherwise, the rows of several ranges are listed.
+        Otherwise, the visible rows of several ranges are listed.
         """
         source, field, values = self.split.source, self._compared_field(step), step.values
         if field is None or values is None or self.mask is not None or isinstance(source, Pack):
@@ -262,6 +263,7 @@ class _Remaining:
             if self.split.ranges:
                 listed = [np.arange(each.start, each.stop) for each in ranges]
                 self.offsets, self.has_all = source.without_hidden(np.concatenate(listed)), False
+                self.count = len(self.offsets)
             return False
         rows, selected = found
         visible = source.visible_among(rows)
