@@ -243,9 +243,15 @@ def _planned(view: Snapshot, sources: Sources, *, full: bool) -> Planned:
         counts[change.kind] += len(change)
     inserted, updated, deleted = (counts[kind] for kind in ChangeKind)
     plan = replace(plan, inserted=inserted, updated=updated, deleted=deleted)
-    if sum(counts.values()) > _FULL_SHARE * max(sources.source.num_rows, 1):
+    is_most = sum(counts.values()) > _FULL_SHARE * max(sources.source.num_rows, 1)
+    if is_most and not _has_additions(view, query):
         return Planned(replace(plan, reason="more than half of the rows changed"))
     return Planned(replace(plan, kind="incremental"), changes, begins)
+
+
+def _has_additions(view: Snapshot, query: Query) -> bool:
+    """Return whether a view has indices or columns that a full refresh would drop."""
+    return bool(view.indices.indices) or set(view.schema.names) != _names_of(query)
 
 
 def _title(name: str) -> str:

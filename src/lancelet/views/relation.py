@@ -428,7 +428,6 @@ def _found(
             "join on a column with distinct values",
             table=table.join.name,
             key=", ".join(str(column[row].as_py()) for column in columns),
-            rows=len(repeated) + 1,
             uri=table.snapshot.location.uri,
         )
     return _Found(index, rows)

@@ -361,7 +361,8 @@ class _QueryParser:
         first, last, depth = self._lexer.token, None, 0
         while self._lexer.token.kind is not Kind.END:
             token = self._lexer.token
-            if depth == 0:
+            is_field = last is not None and last.is_sign(".")
+            if depth == 0 and not is_field:
                 is_end = any(token.is_keyword(each) for each in (*ends, *_ENDS))
                 if token.is_sign(",", *_CLOSING) or is_end:
                     break

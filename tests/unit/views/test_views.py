@@ -382,6 +382,11 @@ def test_varying_results_are_computed_for_all_rows(column):
     )
 
 
+def test_fields_may_be_called_like_keywords():
+    query = parse_query("SELECT s.group FROM source AS s WHERE s.order > 1", ["group", "order"])
+    assert (query.columns[0].name, query.filter) == ("group", "`order` > 1")
+
+
 def test_blob_columns_are_rejected():
     blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     source = new_source(pa.table({"b": [b"x"]}, schema=pa.schema([blob])))
@@ -417,3 +422,20 @@ def test_tables_that_were_moved_are_passed_once(tmp_path):
     view = lancelet.open_view(uri)
     assert view.refresh().kind == "none"
     assert view.to_table()["rows"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("addition", ["index", "column"])
+def test_changes_of_most_rows_keep_indices_and_added_columns(addition):
+    source = new_source()
+    view = source.create_view(uri_of(source), "SELECT id, n FROM source")
+    if addition == "index":
+        view.dataset.create_scalar_index("n", "BTREE")
+    else:
+        view.dataset.add_columns({"twice": "n * 2"})
+    source.update({"n": "n + 1"}, where="id > 1")
+    assert view.refresh().kind == "incremental"
+    assert view.to_table(columns=["id"], filter="n = 8")["id"].to_pylist() == [3]
+    if addition == "index":
+        assert len(view.dataset.describe_indices()) == 1
+    else:
+        assert sorted(view.dataset.to_table()["twice"].to_pylist()) == [10, 12, 14]
