@@ -13,7 +13,7 @@ DOCS = ROOT / "docs"
 API = DOCS / "reference/api"
 MODULES = """
     aio arrow blob commit dataset file fragment indices mem_wal namespace optimize otel progress
-    query sampler schema torch tracing training types udf util vector
+    query sampler schema spark torch tracing training types udf util vector
 """
 
 
