@@ -111,7 +111,7 @@ class MaterializedView:
         return self.dataset.to_table(**options)
 
     def explain(self) -> RefreshPlan:
-        """Return what a refresh would do, without reading values other than keys of joined tables.
+        """Return the plan of a refresh without reading values, except keys of joined tables.
 
         Returns:
             The kind of refresh, the versions, and the number of rows to compute.
@@ -144,7 +144,7 @@ class MaterializedView:
             functions: The Python functions of the query, by name.
 
         Returns:
-            What was done.
+            The plan that was executed.
 
         Raises:
             ViewFunctionError: If a function is missing.
@@ -174,7 +174,7 @@ class MaterializedView:
             full: Whether to compute all rows.
 
         Returns:
-            What was done.
+            The plan that was executed.
         """
         latest, source = self._latest(), self._source()
         done = views.refresh.refresh(
@@ -230,7 +230,7 @@ class ViewMethods:
         """Create a materialised view: a table with the result of a query over this table.
 
         `MaterializedView.refresh` updates the view from the rows that changed. Create the source
-        with stable row ids, so that changes are known after updates and compactions.
+        with stable row ids, which identify rows after updates and compactions.
 
         Args:
             uri: The location of the table of the view.

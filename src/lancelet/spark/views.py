@@ -69,7 +69,7 @@ def refresh_view(
             the view.
 
     Returns:
-        What was done.
+        The plan that was executed.
     """
     view = open_view(uri, storage_options=storage_options, source_options=source_options)
     engine = LocalEngine(dumps=cloudpickle.dumps) if spark is None else SparkEngine(spark)

@@ -61,7 +61,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A table whose rows are found by their key, at most one for each row of the source.
+    """A table joined by its key, with at most one row for each row of the source.
 
     `name` is the name of the table in expressions, and `table` that in the arguments of
     `create_view`. `keys` are pairs of expressions, of the source and of the table, that are equal.

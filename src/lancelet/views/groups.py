@@ -4,8 +4,8 @@
     difference    rows +1, count(age) +1, sum(age) +6
     view          city "Rome", people 10 -> 11, ages 300 -> 306
 
-The view stores what a difference needs: the number of rows of each group, and the number of values
-and the sum of each argument. If a row with the minimum or maximum of a group was removed, the group
+The view stores the number of rows of each group, and the number of values and the sum of each
+argument. If a row with the minimum or maximum of a group was removed, the group
 is computed from the rows of the source.
 """
 
@@ -127,7 +127,7 @@ class GroupView:
         return self._merged(relation, parts)
 
     def _is_any(self, groups: pa.Table) -> ExpressionLike | None:
-        """Return a condition that the rows of groups satisfy, besides the filter of the query."""
+        """Return a condition that the rows of groups satisfy, and the filter of the query."""
         group = parse(self._groups[0]) if self._groups else None
         values = groups.column(self._keys[0])
         has_equals = not pa.types.is_floating(values.type) and not values.null_count

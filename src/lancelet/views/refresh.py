@@ -89,7 +89,7 @@ _ATTEMPTS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RefreshPlan:
-    """What a refresh does.
+    """The kind of a refresh, its versions, and its number of rows.
 
     Attributes:
         kind: "none" if the view is up to date, "incremental" or "full".
@@ -197,7 +197,7 @@ def plan_refresh(
     *,
     full: bool = False,
 ) -> RefreshPlan:
-    """Return what a refresh to a version of the source does; reads keys of joined tables only."""
+    """Return the plan of a refresh; reads no values except keys of joined tables."""
     return _planned(view, Sources(source, tables or {}), full=full).plan
 
 
@@ -356,7 +356,7 @@ def _write_all(
     options: CommitOptions,
     runner: Runner,
 ) -> Snapshot:
-    """Write all rows of a view as one version, the first one if there is no `view`."""
+    """Write all rows of a view as one version; without `view`, as the first one."""
     if view is None and latest_snapshot(location) is not None:
         raise AlreadyExistsError(
             "there is a table at the location of the view; choose another one", uri=location.uri
@@ -502,7 +502,7 @@ def _parts(addresses: Sequence[UInt64s], rows: int) -> Iterator[UInt64s]:
 def _publish(
     view: Snapshot, deferred: Snapshot, written: WrittenRows, options: CommitOptions
 ) -> Snapshot:
-    """Publish written rows; `deferred` is the view whose files are flushed before the commit."""
+    """Publish written rows; files of `deferred`, the same view, are flushed before the commit."""
     options = replace(options, sync=deferred.location.store.flush)
     if not len(written.replaced):
         if not written.fragments:

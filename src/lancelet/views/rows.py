@@ -39,7 +39,7 @@ _BLOCK_ROWS: Final = 1 << 16
 _RUNS_MAX: Final = 64
 _FEW_IDS: Final = 4096
 _SPARSE: Final = 16
-"""If less than one of so many ids is needed, statistics are not read."""
+"""If the ids are less dense than one in 16, statistics are not read."""
 # Columns of views do not have this name.
 _ARGUMENT: Final = f"{ROW_KEY}_argument"
 
@@ -164,7 +164,7 @@ class RowView:
     query: Query
     functions: Functions
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """The types of the results of functions, if they are known."""
+    """The types of the results of functions, or nothing before the first rows are computed."""
 
     @property
     def calls_functions(self) -> bool:

@@ -4,9 +4,9 @@
     SELECT *, price * 2 AS twice, embed(title) AS vector FROM source
     SELECT s.id, d.name FROM source AS s LEFT JOIN products AS d ON s.k = d.id
 
-The first table is always called `source`. Expressions have the syntax of filters; they are kept as
-text and compiled for each version of the source. If tables are joined, each column is written with
-its table: `k` becomes `source.k`.
+The first table is always called `source`. Expressions have the syntax of filters. They are stored
+as text and compiled for each version of the source. If tables are joined, each column is written
+with its table: `k` becomes `source.k`.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class _QueryParser:
         return _WrittenJoin(name, given, is_left, condition, first)
 
     def _bound(self, names: _Names, join: _WrittenJoin) -> Join:
-        """Return a join whose condition compares columns of the source and of the table."""
+        """Return a join; its condition must compare columns of the source and of the table."""
         parsed = names.of(parse(join.condition))
         keys = list[tuple[str, str]]()
         for part in parsed.operands if isinstance(parsed, ex.And) else (parsed,):
@@ -395,8 +395,7 @@ class _QueryParser:
                     self._fail("Python functions cannot be combined with GROUP BY", token)
                 if isinstance(value, str) and parse(value) not in allowed:
                     self._fail(
-                        "the column is neither in GROUP BY nor an aggregate; write its "
-                        "expression in GROUP BY",
+                        "a column must be an aggregate or an expression of GROUP BY",
                         token,
                     )
         found = tuple(column for column, _ in columns)

@@ -2,7 +2,7 @@
 
 view       address 4: "Rome", 10 people
 new rows   "Rome", 11 people, which replaces 4      "Oslo", 5 people
-version    4 deleted, a fragment with both rows; Rome keeps its row id
+version    4 deleted, a fragment with both rows; the row id of Rome is the same
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenRows:
-    """New fragments of a view, and the addresses of the rows that they replace or that are gone."""
+    """New fragments of a view, and the addresses of replaced and deleted rows."""
 
     fragments: tuple[Fragment, ...]
     replaced: UInt64s
@@ -51,7 +51,7 @@ def write_replacing(
 
 
 def _as_stored(view: Snapshot, batch: pa.RecordBatch, addresses: UInt64s) -> pa.RecordBatch:
-    """Return rows with the columns of the table of a view; unknown ones keep their values."""
+    """Return rows with the columns of the table of a view; columns added to it are copied."""
     schema = scan_schema(view.schema)
     names = view.schema.names
     others = [name for name in names if name not in batch.schema.names]

@@ -75,7 +75,7 @@ class Runner(Protocol):
         """Return the table of a view as part of a task."""
 
     def deferred(self, location: TableLocation) -> TableLocation:
-        """Return a location whose files are flushed before the commit, if tasks run here."""
+        """Return the location; if tasks run here, its files are flushed before the commit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ class InProcess:
         return _Opened(latest, location)
 
     def deferred(self, location: TableLocation) -> TableLocation:
-        """Return a location whose files are flushed before the commit."""
+        """Return the location; its files are flushed before the commit."""
         return replace(location, store=location.store.with_deferred_sync())
 
 

@@ -314,6 +314,7 @@ def test_a_from_within_an_expression_is_not_followed_by_a_table(text):
         ("t.case + (CASE WHEN a WHERE b THEN c END) WHERE x", None),
         ("f(CASE WHEN a THEN b END, end) WHERE x", None),
         ("`end` IN (end, 2) AND NOT end WHERE x", None),
+        ("t.where > 1 WHERE x", None),
     ],
 )
 def test_an_expression_ends_at_the_next_clause(text, expected):

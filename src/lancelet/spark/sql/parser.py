@@ -131,16 +131,16 @@ class StatementParser:
     def text_until(self, *stops: Sequence[str]) -> str:
         """Return the text up to one of the phrases `stops`, or to the end.
 
-        Phrases within parentheses and within CASE ... END are ignored. `end` is a column if an
-        operand is expected, as in `end > 1` and `t.end`.
+        Phrases within parentheses and within CASE ... END, and fields such as `t.from`, are
+        ignored. `end` is a column if an operand is expected, as in `end > 1` and `t.end`.
         """
         first, start, stop = self.number, self.position, self.position
         opened: list[str] = []
         while self.token is not None:
             token = self.token
-            if not opened and any(self.at(*phrase) for phrase in stops):
-                break
             before = None if self.number == first else self.source.tokens[self.number - 1]
+            if not (opened or follows_dot(before)) and any(self.at(*phrase) for phrase in stops):
+                break
             if token.kind == "L_PAREN" or (token.word == "CASE" and not follows_dot(before)):
                 opened.append(token.word or token.kind)
             elif token.kind == "R_PAREN":
