@@ -15,7 +15,7 @@ import pytest
 import lancelet
 from lancelet import ComputedColumn
 from lancelet import spark as ls
-from lancelet.errors import ColumnFunctionError
+from lancelet.errors import ColumnFunctionError, InvalidInputError
 from tests.kit.child import bound_to_us
 
 FACTOR = 3
@@ -171,6 +171,22 @@ def test_expressions_are_refreshed_by_a_statement(spark, uri):
     lancelet.dataset(uri).add_columns(ComputedColumn("more", scale, ("n",), pa.int64()))
     with pytest.raises(Exception, match=r"ls.refresh_columns\(path, \{'scale'"):
         ls.sql(spark, f"ALTER TABLE {table} REFRESH COLUMNS")
+
+
+def test_a_large_fragment_is_computed_by_several_tasks(spark, tmp_path):
+    uri, notes = str(tmp_path / "t.lance"), str(tmp_path / "notes")
+    lancelet.write_dataset(pa.table({"n": range(40)}), uri, enable_stable_row_ids=True)
+    deferred = ComputedColumn("scaled", scale, ("n",), pa.int64(), is_deferred=True)
+    ls.add_columns(uri, deferred, spark=spark)
+    for option in ("batch_size", "rows_per_task", "tasks_per_commit", "max_rows"):
+        with pytest.raises(InvalidInputError, match=option):
+            ls.refresh_columns(uri, {"scale": scale}, spark=spark, **{option: -1})
+    options = {"rows_per_task": 10, "batch_size": 4, "checkpoint": notes}
+    done = ls.refresh_columns(uri, {"scale": scale}, spark=spark, **options)
+    phases = [(phase.name, phase.tasks) for phase in done.report.phases]
+    assert phases == [("compute", 4), ("refresh", 1)]
+    assert (done.num_rows, done.remaining) == (40, 0)
+    check(uri)
 
 
 DRIVER = """

@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from lancelet import surroundings
+from lancelet.arguments import whole_number
 from lancelet.change.bases import absolute_path
 from lancelet.change.columns.add import join_columns_to_fragment
 from lancelet.change.columns.from_given import Joined, plan_join
@@ -143,8 +144,9 @@ def refresh_columns(
 ) -> RefreshedColumns:
     """Compute the values of computed columns that are out of date, in tasks.
 
-    A task computes whole fragments. Rounds of tasks are committed one after the other: a refresh
-    that stops is continued by the next one. See `dataset.refresh_columns`.
+    Rounds of tasks are committed one after the other: a refresh that stops is continued by the next
+    one. A task writes whole fragments. With a checkpoint, several tasks compute the rows of a
+    fragment with more than `rows_per_task`. See `dataset.refresh_columns`.
 
     Args:
         uri: The table.
@@ -164,13 +166,15 @@ def refresh_columns(
     """
     job, table = begin(uri, running)
     options = RefreshOptions(
-        max_rows,
+        None if max_rows is None else whole_number("max_rows", max_rows),
         max_seconds,
-        batch_size or BATCH_ROWS,
+        _positive("batch_size", batch_size, BATCH_ROWS),
         None if checkpoint is None else absolute_path(os.fspath(checkpoint)),
     )
     tasks = TaskOptions(
-        rows_per_task or BATCH_ROWS, tasks_per_commit or 256, CommitProperties(message)
+        _positive("rows_per_task", rows_per_task, BATCH_ROWS),
+        _positive("tasks_per_commit", tasks_per_commit, 256),
+        CommitProperties(message),
     )
     calls = dict(functions or {})
     if setup is not None:
@@ -178,6 +182,10 @@ def refresh_columns(
         calls = {name: _Prepared(key, setup, call) for name, call in calls.items()}
     published, done = refresh(job, table, calls, options, tasks)
     return RefreshedColumns(published.version, done.refreshed, done.remaining, job.report)
+
+
+def _positive(name: str, value: int | None, default: int) -> int:
+    return default if value is None else whole_number(name, value, least=1)
 
 
 def join_columns(

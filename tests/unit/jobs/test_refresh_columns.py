@@ -3,6 +3,7 @@
 import os
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -11,6 +12,7 @@ import lancelet
 import lancelet.jobs.refresh_columns as module
 from lancelet import ComputedColumn
 from lancelet.change.columns.refresh import RefreshOptions
+from lancelet.change.columns.saved_results import RowKeys, SavedResults
 from lancelet.errors import ColumnFunctionError, StorageUnavailableError
 from lancelet.jobs.add_columns import BackfillOptions, add_columns
 from lancelet.jobs.engine import Job
@@ -166,6 +168,70 @@ def test_a_killed_job_continues_with_the_results_of_its_batches(uri, tmp_path, m
     assert len(list(calls.iterdir())) == count
     assert not list((tmp_path / "notes").rglob("*.arrow"))
     check(uri)
+
+
+class Recorded:
+    """An engine that records the functions of its tasks."""
+
+    def __init__(self):
+        self.engine, self.names = LocalEngine(1), []
+
+    def run(self, function, tasks, control):
+        self.names.append((function.func.__name__, len(tasks)))
+        return self.engine.run(function, tasks, control)
+
+
+def test_tasks_share_a_large_fragment_if_there_is_a_checkpoint(tmp_path):
+    path, notes, engine = str(tmp_path / "t"), tmp_path / "notes", Recorded()
+    table = lancelet.write_dataset(pa.table({"n": range(25)}), path, enable_stable_row_ids=True)
+    deferred = ComputedColumn("twice", twice, ("n",), pa.int64(), is_deferred=True)
+    table.add_columns(deferred)
+    calls = tmp_path / "calls"
+    calls.mkdir()
+
+    def counted(numbers):
+        if 17 in numbers.to_pylist() and not list(calls.glob("17-*")):
+            (calls / "17-failed").touch()
+            raise ValueError("the model failed")
+        for number in numbers.to_pylist():
+            (calls / f"{number}-{time.monotonic_ns()}").touch()
+        return twice(numbers)
+
+    def run():
+        options = RefreshOptions(batch_rows=2, checkpoint=str(notes))
+        tasks = TaskOptions(rows_per_task=10)
+        functions = {"twice": counted}
+        return refresh_columns(Job(engine), TableRef.of(path), functions, options, tasks)[1]
+
+    with pytest.raises(ColumnFunctionError, match="the model failed"):
+        run()
+    assert engine.names == [("save_task", 3), ("compute_task", 1)]
+    assert lancelet.dataset(path).stale_rows().rows == 4
+    done = run()
+    assert (done.refreshed, done.remaining) == (4, 0)
+    assert len(list(calls.iterdir())) == 25 + 1
+    assert not list(notes.rglob("*.arrow"))
+    check(path)
+
+
+def test_a_slice_reads_only_its_results(tmp_path):
+    path = str(tmp_path / "t")
+    table = lancelet.write_dataset(pa.table({"n": range(6)}), path, enable_stable_row_ids=True)
+    table.add_columns(COLUMN)
+    snapshot = table.snapshot
+    fragment, notes = snapshot.fragments[0], str(tmp_path / "notes")
+    keys = [
+        RowKeys(np.arange(start, start + 3, dtype=np.uint64), np.ones(3, np.uint64))
+        for start in (0, 3)
+    ]
+    saved = SavedResults.of(snapshot, notes)
+    for each in keys:
+        saved.add(fragment, each, pa.table({"twice": pa.array(each.ids * 2)}))
+    for path in (tmp_path / "notes").rglob("0-2-*.arrow"):
+        path.write_bytes(b"")
+    found, values = SavedResults.of(snapshot, notes).find(fragment, keys[1])
+    assert found.all()
+    assert values["twice"].to_pylist() == [6, 8, 10]
 
 
 @pytest.mark.parametrize("change", ["update", "delete", "append", "compact", "refresh"])

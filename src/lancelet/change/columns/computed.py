@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet.change.columns.fields import ColumnError
@@ -63,8 +64,8 @@ def source_of(snapshot: Snapshot, column: ComputedColumn) -> Function:
     """Return the values of a new computed column."""
     if not snapshot.manifest.uses_stable_row_ids:
         raise ColumnError(
-            "computed columns require the row versions of stable row ids; create the table with "
-            "enable_stable_row_ids=True",
+            "computed columns require the row versions of stable row ids; call "
+            "migrate_to_stable_row_ids, or create tables with enable_stable_row_ids=True",
             uri=snapshot.location.uri,
         )
     definition = _definition_of(column)
@@ -231,6 +232,8 @@ def values_of(
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     try:
+        if isinstance(result, np.ndarray) and result.ndim == 2:  # one vector per row
+            result = pa.FixedSizeListArray.from_arrays(result.reshape(-1), result.shape[1])
         array = result if isinstance(result, pa.Array) else pa.array(result, data_type)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise ColumnFunctionError(
@@ -275,6 +278,11 @@ def _definition_of(column: ComputedColumn) -> Definition:
             "a function requires `inputs` and `data_type`", column=column.name
         )
     function = getattr(column.value, "__name__", type(column.value).__name__)
+    if function == "<lambda>":
+        raise ColumnFunctionError(
+            "a lambda has no name by which refresh_columns finds it; define the function with def",
+            column=column.name,
+        )
     return Definition(None, function, tuple(column.inputs))
 
 
@@ -284,7 +292,7 @@ def _cast(definition: Definition, array: pa.Array, data_type: pa.DataType) -> pa
         return array
     try:
         return array.cast(data_type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise ColumnFunctionError(
             "the definition of a computed column has values of another type than the column",
             definition=_original_text(definition),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -122,8 +122,12 @@ class Computing:
             call = function_of(field, definition, self.functions)
             projection = bound_inputs(definition, snapshot.schema, field.name)
             rows = take_addresses(snapshot, addresses, projection)
-            (inputs,) = rows.combine_chunks().to_batches()
-            columns.append(values_of(definition, inputs, field.arrow_type, call))
+            # Inputs of more than 2 GiB have several batches.
+            values = [
+                values_of(definition, inputs, field.arrow_type, call)
+                for inputs in rows.combine_chunks().to_batches()
+            ]
+            columns.append(pa.chunked_array(values, field.arrow_type))
             fields.append(pa.field(field.name, field.arrow_type))
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
@@ -224,6 +228,7 @@ class StaleQueue:
         self._conflicts = 0
         self._fragments = _ids_of_stale(snapshot)
         self._is_disturbed = False
+        self._has_conflict = False
 
     @property
     def is_last(self) -> bool:
@@ -240,6 +245,7 @@ class StaleQueue:
         if not self._fragments and self._is_disturbed:
             self._fragments = _ids_of_stale(snapshot)
             self._is_disturbed = False
+            self._count_conflicts()
         state, ids = UpToDate.of(snapshot), snapshot.fragments.ids
         for number in tuple(self._fragments):
             if left is not None and left <= 0:
@@ -263,12 +269,17 @@ class StaleQueue:
             self._fragments.pop(number, None)
         self.num_done += sum(map(len, committed.values()))
         if len(committed) < len(computed):
-            self._is_disturbed = True
+            self._is_disturbed = self._has_conflict = True
+
+    def _count_conflicts(self) -> None:
+        """Raise if fragments are listed again after conflicts for the last time."""
+        if self._has_conflict and self._fragments:
+            self._has_conflict = False
             self._conflicts += 1
             if self._conflicts == CONFLICTS_MAX:
                 raise CommitConflictError(
                     "other writers changed the rows again and again; refresh the columns later",
-                    fragments=sorted(set(computed) - set(committed)),
+                    fragments=sorted(self._fragments),
                     retryable=True,
                 )
 
@@ -307,13 +318,18 @@ def with_current_inputs(snapshot: Snapshot) -> Snapshot:
     return current
 
 
-def compute_fragment(
-    snapshot: Snapshot, fragment: Fragment, offsets: Int64s, how: Computing
-) -> tuple[RefreshedFragment | None, BaseException | None]:
-    """Compute rows of a fragment, and write them to a file.
+class ComputedRows(NamedTuple):
+    """The rows computed before the deadline or an error, and the error."""
 
-    Returns the rows computed before the deadline or an error, and the error.
-    """
+    offsets: Int64s
+    columns: pa.Table
+    error: BaseException | None
+
+
+def compute_rows(
+    snapshot: Snapshot, fragment: Fragment, offsets: Int64s, how: Computing
+) -> ComputedRows:
+    """Compute rows of a fragment in batches, or find their results."""
     if not snapshot.manifest.uses_stable_row_ids:
         raise ColumnError(
             "the table has computed columns but no stable row ids, whose versions tell which rows "
@@ -339,10 +355,19 @@ def compute_fragment(
         how.saved.add(fragment, rows.take(batch), values)
         parts.append(values)
         done.append(offsets[batch])
-    computed = np.concatenate(done)
+    if not parts:
+        return ComputedRows(np.empty(0, np.int64), table, error)
+    columns = pa.concat_tables(part.select(parts[-1].column_names) for part in parts)
+    return ComputedRows(np.concatenate(done), columns, error)
+
+
+def compute_fragment(
+    snapshot: Snapshot, fragment: Fragment, offsets: Int64s, how: Computing
+) -> tuple[RefreshedFragment | None, BaseException | None]:
+    """Compute rows of a fragment, and write them to a file; return it and the error, if any."""
+    computed, columns, error = compute_rows(snapshot, fragment, offsets, how)
     if not len(computed):
         return None, error
-    columns = pa.concat_tables(part.select(parts[-1].column_names) for part in parts)
     joined = Joined(pa.array(addresses_of(fragment.id, computed)), columns)
     updated = update_fragment_columns(snapshot, fragment, _ROW_ADDRESS, joined)
     by_fields = {file.fields: file for file in updated.fragment.files}

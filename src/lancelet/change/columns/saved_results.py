@@ -1,6 +1,7 @@
 """Results of computed columns that are not committed yet.
 
-    <folder>/<job>/12/<uuid>.arrow    row ids, row versions and values of some rows of fragment 12
+    <folder>/<job>/12/70-95-<uuid>.arrow    row ids, row versions and values of some rows of
+                                            fragment 12, with row ids from 70 to 95
 
 A row with the same id and version has the same inputs, so its values can be used again: by a
 refresh that found the fragment changed, or that continues one that was killed. Row ids and
@@ -69,7 +70,7 @@ class SavedResults:
     def find(self, fragment: Fragment, rows: RowKeys) -> tuple[npt.NDArray[np.bool_], pa.Table]:
         """Return which of the rows have results, and these results in the order of the rows."""
         files = {file.path for file in fragment.files}
-        parts = [part for part in self._loaded(fragment) if _is_of(part, files)]
+        parts = [part for part in self._loaded(fragment, rows) if _is_of(part, files)]
         if not parts:
             return np.zeros(len(rows.ids), np.bool_), pa.table({})
         whole = pa.concat_tables(parts)
@@ -88,13 +89,14 @@ class SavedResults:
         fields = [pa.field(name, pa.uint64()) for name in keys]
         schema = pa.schema([*fields, *values.schema], metadata={_FILES: files})
         part = pa.Table.from_arrays(columns, schema=schema)
-        self._loaded(fragment).append(part)
+        self._loaded(fragment, rows).append(part)
         if self._folder is not None:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_file(sink, part.schema) as writer:
                 writer.write_table(part)
-            name = f"{self._path(int(fragment.id))}/{surroundings.new_uuid()}.arrow"
-            self._folder.put(name, np.frombuffer(sink.getvalue(), np.uint8))
+            name = f"{rows.ids.min()}-{rows.ids.max()}-{surroundings.new_uuid()}.arrow"
+            path = f"{self._path(int(fragment.id))}/{name}"
+            self._folder.put(path, np.frombuffer(sink.getvalue(), np.uint8))
 
     def forget(self, fragment_id: int) -> None:
         """Delete the results of a fragment, which were committed."""
@@ -115,17 +117,21 @@ class SavedResults:
     def _path(self, fragment_id: int) -> str:
         return f"{self._job}/{fragment_id}"
 
-    def _loaded(self, fragment: Fragment) -> list[pa.Table]:
+    def _loaded(self, fragment: Fragment, rows: RowKeys) -> list[pa.Table]:
         number = int(fragment.id)
         if number not in self._parts:
-            self._parts[number] = self._read(number)
+            self._parts[number] = self._read(number, rows)
         return self._parts[number]
 
-    def _read(self, fragment_id: int) -> list[pa.Table]:
+    def _read(self, fragment_id: int, rows: RowKeys) -> list[pa.Table]:
+        """Read the files that may have results of rows; a task needs a part of a fragment."""
         if self._folder is None:
             return []
-        parts = []
+        parts, least, greatest = [], rows.ids.min(), rows.ids.max()
         for info in self._folder.list(self._path(fragment_id)):
+            first, last, _ = info.path.rpartition("/")[2].split("-", 2)
+            if int(last) < least or int(first) > greatest:
+                continue
             try:
                 data = self._folder.read(info.path)
             except ObjectNotFoundError:

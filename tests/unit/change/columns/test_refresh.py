@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lancelet
+import lancelet.change.columns.refresh as refresh_module
 from lancelet import ComputedColumn
 from lancelet.aio import AsyncDataset
 from lancelet.change.columns.fields import ColumnError
@@ -307,6 +308,21 @@ def test_writers_that_change_rows_forever_are_reported():
     check(dataset)
 
 
+def test_one_conflict_in_each_of_many_fragments_is_retried():
+    dataset = table_of(24, max_rows_per_file=2)
+    dataset.add_columns(pa.table({"more": range(24)}))
+    dataset.delete_config_keys([STORED_KEY])
+    changed = []
+
+    def change(_):
+        if len(changed) < 12:
+            lancelet.dataset(dataset.uri).replace_columns({len(changed): {"more": [0, 0]}})
+            changed.append(len(changed))
+
+    refresh(dataset, Twice(change))
+    assert len(check(dataset)) == 24
+
+
 def test_a_branch_has_its_own_state_and_a_fast_forward_keeps_it():
     dataset = table_of()
     branch = dataset.create_branch("trial", dataset.version)
@@ -431,6 +447,41 @@ def test_nulls_and_vectors_with_nan():
     found = dataset.to_table()["v"].to_pylist()
     assert [each and each[0] for each in found] == [1, None, 3, None, 5]
     assert all(np.isnan(each[1]) for each in found if each)
+
+
+def test_vectors_may_be_numpy_arrays():
+    data = pa.table({"n": [1, 2]})
+    uri = f"memory://{uuid.uuid4().hex}"
+    dataset = lancelet.write_dataset(data, uri, enable_stable_row_ids=True)
+
+    def embed(numbers):
+        return np.outer(numbers.to_numpy(), [1.0, 0.5])
+
+    dataset.add_columns(ComputedColumn("v", embed, ("n",), pa.list_(pa.float32(), 2)))
+    dataset.insert({"n": [4]})
+    dataset.refresh_columns({"embed": embed})
+    assert dataset.to_table()["v"].to_pylist() == [[1, 0.5], [2, 1], [4, 2]]
+    with pytest.raises(ColumnFunctionError, match="another type"):
+        dataset.add_columns(ComputedColumn("w", embed, ("n",), pa.list_(pa.float32(), 3)))
+
+
+def test_inputs_in_several_chunks_are_computed_one_by_one(monkeypatch):
+    take = refresh_module.take_addresses
+
+    class Chunked:
+        """A table too large for one chunk."""
+
+        def __init__(self, table):
+            self.table = table
+
+        def combine_chunks(self):
+            return pa.concat_tables([self.table.slice(0, 2), self.table.slice(2)])
+
+    monkeypatch.setattr(refresh_module, "take_addresses", lambda *args: Chunked(take(*args)))
+    dataset = table_of()
+    dataset.insert({"n": [100, 101, 102]})
+    refresh(dataset)
+    check(dataset)
 
 
 @pytest.mark.parametrize(
