@@ -186,3 +186,10 @@ def test_tasks_have_no_credentials_of_the_catalog(lake):
     reference = find_references(source, attached(lake.spark))[0]
     assert TOKEN.encode() not in pickle.dumps(locate(lake.spark, source, reference))
     assert TOKEN not in str(lake(f"EXPLAIN EXTENDED {statement}"))
+
+
+def test_the_former_name_of_catalog_works(spark, tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"lancelet\.spark\.catalog"):
+        ls.attach(spark, "former", "dir", root=str(tmp_path))
+    assert ls.sql(spark, "SHOW TABLES IN former").count() == 0
+    ls.detach(spark, "former")

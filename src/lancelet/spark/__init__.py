@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lancelet.spark.scanning import count, scan
     from lancelet.spark.searching import nearest_join, search, search_text
     from lancelet.spark.session import register
-    from lancelet.spark.sql.names import catalog, detach
+    from lancelet.spark.sql.names import attach, catalog, detach
     from lancelet.spark.sql.run import sql
     from lancelet.spark.sql.table import LanceTable
     from lancelet.spark.views import refresh_view
@@ -38,6 +38,7 @@ __all__ = [
     "Running",
     "TerminalBar",
     "add_columns",
+    "attach",
     "catalog",
     "check",
     "cleanup",
@@ -76,6 +77,7 @@ import_on_demand(
         "Running": "lancelet.spark.running",
         "TerminalBar": "lancelet.jobs.bar",
         "add_columns": "lancelet.spark.columns",
+        "attach": "lancelet.spark.sql.names",
         "catalog": "lancelet.spark.sql.names",
         "check": "lancelet.spark.change",
         "cleanup": "lancelet.spark.change",

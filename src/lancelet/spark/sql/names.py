@@ -10,6 +10,7 @@ A suffix selects the version: `@branch`, `VERSION AS OF 3`, `VERSION AS OF 'tag'
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
@@ -63,6 +64,12 @@ def catalog(spark: SparkSession, name: str, kind: object, **properties: str) -> 
         raise InvalidInputError(f"`{PATHS}` is the prefix of paths; choose another name", name=name)
     client = _connect(kind, properties) if isinstance(kind, str) else kind
     _ATTACHED.setdefault(spark, {})[name.lower()] = client
+
+
+def attach(spark: SparkSession, name: str, kind: object, **properties: str) -> None:
+    """Make a namespace a catalog of the session. Deprecated: use `catalog`."""
+    warnings.warn("use lancelet.spark.catalog", DeprecationWarning, stacklevel=2)
+    catalog(spark, name, kind, **properties)
 
 
 def detach(spark: SparkSession, name: str) -> None:
