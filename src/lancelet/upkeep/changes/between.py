@@ -6,6 +6,7 @@
     4         Update             yes                 no: the row moves are not recorded
     5         Rewrite            yes                 no: the row moves are not recorded
     6         DataReplacement    no: values change without new row versions
+    7         Restore of 5       no: it undoes version 6
 
 A version that was cleaned up may have been any of these, so that rows cannot be tracked across it.
 """
@@ -84,24 +85,49 @@ def check_trackable(begin: Snapshot, end: Snapshot) -> None:
             begin_version=begin.version,
             end_version=end.version,
         )
-    for commit in _available_commits(begin, end):
-        transaction = commit.transaction
-        operation = None if transaction is None else transaction.operation
-        is_preserved = isinstance(operation, _PRESERVES_IDS if by_ids else _PRESERVES_ADDRESSES)
-        if not (is_preserved or _only_adds_fields(operation, begin)):
-            raise _not_tracked_error(end, commit, by_ids=by_ids)
+    first, last = begin.version, end.version
+    while first < last:
+        oldest = first
+        for commit in _available_commits(end.location, first, last):
+            operation = None if commit.transaction is None else commit.transaction.operation
+            is_preserved = isinstance(operation, _PRESERVES_IDS if by_ids else _PRESERVES_ADDRESSES)
+            if not (is_preserved or _only_adds_fields(operation, begin)):
+                raise _not_tracked_error(end, commit, by_ids=by_ids)
+            if by_ids and isinstance(operation, ops.Update):
+                _check_row_versions(end, commit, operation)
+            if isinstance(operation, ops.Restore):
+                oldest = min(oldest, operation.version)
+        # A restored version may be older than the first one; it undoes the commits in between.
+        first, last = oldest, first
 
 
 def _commit(location: TableLocation, version: int) -> Commit:
     return Commit(version, open_snapshot(location, version).transaction)
 
 
-def _available_commits(begin: Snapshot, end: Snapshot) -> Iterator[Commit]:
+def _available_commits(location: TableLocation, begin: int, end: int) -> Iterator[Commit]:
     try:
-        yield from commits_between(end.location, begin.version, end.version)
+        yield from commits_between(location, begin, end)
     except VersionNotFoundError as error:
         error.add_note(f"Row changes cannot be determined without this version; {_BY_KEY}.")
         raise
+
+
+def _check_row_versions(end: Snapshot, commit: Commit, update: ops.Update) -> None:
+    """Raise if an update replaced columns of fragments, and no row has a new version."""
+    if not update.fields_modified:
+        return
+    before, after = (
+        open_snapshot(end.location, version).fragments
+        for version in (commit.version - 1, commit.version)
+    )
+    for number in {each.id for each in update.updated_fragments} & set(before.ids.tolist()):
+        old, new = before.by_id(number), after.by_id(number)
+        is_same = old.last_updated_at_versions == new.last_updated_at_versions
+        if is_same and any(
+            old.find_file(field) != new.find_file(field) for field in update.fields_modified
+        ):
+            raise _not_tracked_error(end, commit, by_ids=True)
 
 
 def _only_adds_fields(operation: ops.Operation | None, begin: Snapshot) -> bool:

@@ -195,6 +195,25 @@ def test_values_replaced_in_files_are_an_error_and_found_by_key(tmp_path: Path) 
     with pytest.raises(RowsNotTrackedError, match="without recording"):
         dataset.changes(1)
     assert [kind for kind, *_ in _fed(dataset.changes(1, on="id"))] == ["update", "update"]
+    dataset.checkout_version(1).restore()
+    dataset.checkout_latest()
+    assert dataset.to_table()["v"].to_pylist() == [0, 0]
+    with pytest.raises(RowsNotTrackedError, match="without recording"):
+        dataset.changes(2)
+
+
+def test_columns_that_are_replaced_without_row_versions_are_an_error(tmp_path: Path) -> None:
+    dataset = lancelet.write_dataset(_rows([1, 2], 0), tmp_path, enable_stable_row_ids=True)
+    values = pa.table({"id": [1], "v": pa.array([7], pa.int32())})
+    fragment, fields = dataset.get_fragments()[0].update_columns(values, left_on="id")
+    update = lancelet.LanceOperation.Update(updated_fragments=[fragment], fields_modified=fields)
+    dataset = lancelet.LanceDataset.commit(dataset, update, read_version=1)
+    assert dataset.to_table()["v"].to_pylist() == [7, 0]
+    with pytest.raises(RowsNotTrackedError, match="without recording"):
+        dataset.changes(1)
+    merge = dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_columns")
+    merge.execute(values.set_column(1, "v", pa.array([8], pa.int32())))
+    assert [kind for kind, *_ in _fed(dataset.changes(2))] == ["update"]
 
 
 def _replacement_of_v(
