@@ -9,8 +9,8 @@ The assignment of fields to files is computed once for each set of fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ from lancelet.scan.node_meter import plan_meter
 from lancelet.scan.overlays import Overlays
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
+
+T = TypeVar("T")
 
 _BATCH_ROWS_MIN: Final = 1024
 _READER_BYTES: Final = 1024
@@ -133,23 +135,26 @@ class FragmentReader:
         self, field: Field, rows: RowRange, values: ValueFilter
     ) -> npt.NDArray[np.bool_] | None:
         """Return whether the value of each row passes, or None; see `RowReader.match`."""
-        found = self._reader_of(field)
-        if found is None:
-            return None
-        reader, stored = found
-        with self._meter.counting_read((field,), len(rows)):
-            return reader.match(stored, rows, values)
+        return self._compared(field, len(rows), lambda file, own: file.match(own, rows, values))
 
     def select(
         self, field: Field, ranges: Sequence[RowRange], values: ValueFilter
     ) -> tuple[Int64s, pa.Array] | None:
         """Return the rows of ranges that pass, and the values; see `RowReader.select`."""
+        num_rows = sum(map(len, ranges))
+        return self._compared(field, num_rows, lambda file, own: file.select(own, ranges, values))
+
+    def _compared(
+        self, field: Field, num_rows: int, compare: Callable[[RowReader, Field], T | None]
+    ) -> T | None:
+        """Return a comparison by the reader of a field; its rows are counted unless it is None."""
         found = self._reader_of(field)
         if found is None:
             return None
-        reader, stored = found
-        with self._meter.counting_read((field,), sum(map(len, ranges))):
-            return reader.select(stored, ranges, values)
+        with self._meter.counting_read((field,), 0):
+            result = compare(*found)
+        with self._meter.counting_read((field,), 0 if result is None else num_rows):
+            return result
 
     def _reader_of(self, field: Field) -> tuple[RowReader, Field] | None:
         """Return the reader of a field that one file stores, with the field to request from it."""

@@ -161,3 +161,21 @@ def test_an_analysis_excludes_concurrent_scans(tmp_path):
     again = metrics(scanner.analyze_plan())
     for node, found in first.items():
         assert found.get("requests") == again[node].get("requests"), node
+
+
+def test_rows_that_cannot_be_compared_while_they_are_decoded_count_once(tmp_path):
+    rows = 10_000
+    texts = [f"text {number * 7919 % rows}" for number in range(rows)]  # no dictionary
+    dataset = lancelet.write_dataset(pa.table({"s": texts}), str(tmp_path))
+    found = metrics(dataset.scanner(filter="s = 'text 5'", columns=[]).analyze_plan())
+    assert found["LanceRead"]["rows_scanned"] == rows
+
+
+def test_a_range_of_rows_is_one_request(tmp_path):
+    numbers = np.sort(np.random.default_rng(0).integers(0, 1 << 62, 300_000))
+    dataset = lancelet.write_dataset(pa.table({"n": numbers}), str(tmp_path))
+    requests = []
+    for text in (f"n = {numbers[10_000]}", f"n IN ({numbers[10_000]}, {numbers[290_000]})"):
+        found = metrics(dataset.scanner(filter=text).analyze_plan())
+        requests.append(found["LanceRead"]["requests"])
+    assert requests[1] == requests[0] + 1

@@ -162,21 +162,21 @@ class PageMetadata:
         self._is_loaded[pages] = True
         self._is_complete = bool(self._is_loaded.all())
 
-    def chunk_ranges(self, first: int, last: int) -> tuple[ByteRanges, Int64s]:
-        """Return the bytes of chunks `first` to `last`, one range per page, and the range edges.
+    def chunk_ranges(self, chunks: Int64s) -> tuple[ByteRanges, Int64s]:
+        """Return the bytes of ascending chunks, one range per run of chunks of a page.
 
-        Edges are the first chunk of each range, followed by `last`.
+        Also returns the index of the first chunk of each range, followed by the number of chunks.
         """
-        page = self._page_of(first)
-        if self.first_chunk[page + 1] >= last:
-            edges = np.array([first, last], np.int64)
+        first, last = int(chunks[0]), int(chunks[-1])
+        if last - first == len(chunks) - 1 and last < self.first_chunk[self._page_of(first) + 1]:
+            edges = np.array([0, len(chunks)], np.int64)
         else:
-            after = int(np.searchsorted(self.first_chunk, last))
-            inner = np.unique(self.first_chunk[page + 1 : after])
-            edges = np.concatenate(([first], inner[inner < last], [last]))
-        start = self.position[edges[:-1]]
-        stop = self.position[edges[1:] - 1] + self.size[edges[1:] - 1]
-        return ByteRanges(start, stop - start), edges
+            # Chunks of different pages have different differences.
+            run = chunks + self.pages_of(chunks)
+            edges = np.flatnonzero(np.diff(run, prepend=-2, append=-2) != 1)
+        starts, lasts = chunks[edges[:-1]], chunks[edges[1:] - 1]
+        position = self.position[starts]
+        return ByteRanges(position, self.position[lasts] + self.size[lasts] - position), edges
 
     def dictionary(self, chunks: Int64s) -> Dictionary | None:
         """Return the dictionary of chunks of loaded pages, or None without dictionaries."""

@@ -325,8 +325,8 @@ class MiniBlockPages(PageReader):
     def _read_chunks(self, head: PageMetadata, target: _Target) -> ReadCoroutine[_Decoded]:
         chunks, layout = target.chunks, self._layout
         position, size = head.position[chunks], head.size[chunks]
-        if target.positions is None and int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
-            ranges, edges = head.chunk_ranges(int(chunks[0]), int(chunks[-1]) + 1)
+        if target.positions is None:
+            ranges, edges = head.chunk_ranges(chunks)
             slices = yield ranges
             shift = slices.position - ranges.position
             chunk_shift = shift if len(shift) == 1 else np.repeat(shift, np.diff(edges))
