@@ -12,6 +12,8 @@ list the changed rows, and only these rows get a new last updated version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.operation import AddOverlays, Append, Delete, Update, UpdateMode
@@ -21,7 +23,13 @@ from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply.coverage import cover_moved, retain_covering, uncover
 from lancelet.table.apply.mem_wal import record_generations
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
-from lancelet.table.apply.state import CommitContext, State, without_dead_files
+from lancelet.table.apply.state import (
+    CommitContext,
+    State,
+    column_ids,
+    without_dead_files,
+    without_unknown_files,
+)
 from lancelet.values import replace
 
 
@@ -39,8 +47,9 @@ def apply_append(operation: Append, state: State, context: CommitContext) -> Sta
 def apply_delete(operation: Delete, state: State, context: CommitContext) -> State:
     """Return the state without the rows that the operation deleted."""
     del context
+    updated = _with_remaining_files(operation.updated_fragments, state)
     fragments = state.manifest.fragments.changed(
-        replaced={fragment.id: fragment for fragment in operation.updated_fragments},
+        replaced={fragment.id: fragment for fragment in updated},
         removed=operation.deleted_fragment_ids,
     )
     return retain_covering(state.with_fragments(fragments))
@@ -68,7 +77,7 @@ def apply_update(operation: Update, state: State, context: CommitContext) -> Sta
     manifest = state.manifest
     updated = tuple(
         _with_updated_versions(without_dead_files(fragment), operation, context.version)
-        for fragment in operation.updated_fragments
+        for fragment in _with_remaining_files(operation.updated_fragments, state)
     )
     fragments = manifest.fragments.changed(
         replaced={fragment.id: fragment for fragment in updated},
@@ -91,6 +100,17 @@ def apply_update(operation: Update, state: State, context: CommitContext) -> Sta
     indices = record_generations(indices, operation.compacted_sstables, version=context.version)
     state = replace(state, indices=indices)
     return retain_covering(state.with_fragments(fragments.appended(new)))
+
+
+def _with_remaining_files(fragments: Sequence[Fragment], state: State) -> tuple[Fragment, ...]:
+    """Return fragments without the files of columns that a concurrent commit dropped.
+
+    The reference cannot read fragments with such files.
+    """
+    if all(len(fragment.files) < 2 for fragment in fragments):
+        return tuple(fragments)
+    remaining = column_ids(state.manifest.schema)
+    return tuple(without_unknown_files(fragment, remaining) for fragment in fragments)
 
 
 def _has_only_moved_rows(fragment: Fragment) -> bool:
