@@ -2,7 +2,7 @@
 
     plan     the fragments with rows that are out of date, in tasks of about the same number of rows
     tasks    a file with the new values for each fragment, not committed; results in the checkpoint
-    commit   the files of one round of tasks; those of fragments that changed meanwhile are not used
+    commit   the files of one round of tasks; files of concurrently changed fragments are unused
 
 With a checkpoint, other tasks compute fragments with many rows before, in slices, so that a table
 with one large fragment uses all workers:

@@ -13,8 +13,8 @@ before are then listed by their ids: with `"hidden": {"at": 41, "ids": ...}`, ro
 up to date unless they are listed. Earlier releases ignore the list and compute all these rows.
 
 The config entry is written by the commit that it describes, never by a later one: a refresh that
-stops leaves no rows whose state is unknown, and concurrent refreshes keep the entries of each
-other. A restore brings back the entry of the restored version.
+stops leaves no rows in an unknown state, and concurrent refreshes retain the entries of each other.
+A restore also restores the entry.
 
 Inputs are found by field id. If the fields of an input change, for example if a struct gets another
 one, all rows are out of date.

@@ -280,7 +280,7 @@ def _definition_of(column: ComputedColumn) -> Definition:
     function = getattr(column.value, "__name__", type(column.value).__name__)
     if function == "<lambda>":
         raise ColumnFunctionError(
-            "a lambda has no name by which refresh_columns finds it; define the function with def",
+            "refresh_columns finds functions by name, and a lambda has none; define it with def",
             column=column.name,
         )
     return Definition(None, function, tuple(column.inputs))

@@ -108,7 +108,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computing:
-    """What is needed to compute rows."""
+    """Computes rows: functions, batch size, deadline and saved results."""
 
     functions: Functions
     batch_rows: int
@@ -218,7 +218,7 @@ def report_refresh(
 class StaleQueue:
     """The fragments to refresh, and the number of rows that may still be computed.
 
-    Fragments that another writer changed meanwhile are listed again.
+    After a pass, fragments that another writer changed during the pass are listed again.
     """
 
     def __init__(self, snapshot: Snapshot, max_rows: int | None) -> None:
@@ -332,8 +332,8 @@ def compute_rows(
     """Compute rows of a fragment in batches, or find their results."""
     if not snapshot.manifest.uses_stable_row_ids:
         raise ColumnError(
-            "the table has computed columns but no stable row ids, whose versions tell which rows "
-            "changed; call migrate_to_stable_row_ids",
+            "the table has computed columns but no stable row ids, which record the versions of "
+            "rows; call migrate_to_stable_row_ids",
             uri=snapshot.location.uri,
         )
     stale = UpToDate.of(snapshot).stale_rows(snapshot, fragment)

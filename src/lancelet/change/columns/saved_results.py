@@ -6,7 +6,7 @@
 A row with the same id and version has the same inputs, so its values can be used again: by a
 refresh that found the fragment changed, or that continues one that was killed. Row ids and
 versions only identify rows within a table. Therefore, a file also lists the data files of its
-fragment, one of which the fragment must still have.
+fragment, and is valid while the fragment has one of them.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def test_errors_name_the_next_step():
         dataset.add_columns(ComputedColumn("x", "id", ("id",)))
     with pytest.raises(ColumnError, match="inputs of both"):
         dataset.add_columns(ComputedColumn("x", "upper(loud)"))
-    with pytest.raises(ColumnFunctionError, match="define the function with def"):
+    with pytest.raises(ColumnFunctionError, match="define it with def"):
         dataset.add_columns(ComputedColumn("x", lambda names: names, ("name",), pa.string()))
     with pytest.raises(ColumnError, match="migrate_to_stable_row_ids"):
         new_table(stable=False).add_columns(SHOUT)
