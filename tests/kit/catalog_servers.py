@@ -115,7 +115,7 @@ class CatalogServer:
 
     def issue(self, path: str, form: Query, authorization: str | None) -> tuple[int, Json]:
         """Issue a token to the client; the client is in the form or in the header."""
-        pair = (form.get("client_id"), form.get("client_secret"))
+        pair: tuple[str | None, ...] = (form.get("client_id"), form.get("client_secret"))
         if authorization is not None:
             given = base64.b64decode(authorization.removeprefix("Basic ")).decode()
             pair = tuple(given.split(":"))

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from unittest import mock
 
+import pyarrow as pa
+
 from lancelet.namespace import connect, json_client
 from lancelet.namespace.thrift import Struct, ThriftConnection
 from lancelet.values import dataclass
@@ -31,6 +33,8 @@ from tests.kit.hive_server import HiveServer
 T = TypeVar("T")
 
 SERVERS: Final = {"unity": UnityServer, "polaris": PolarisServer, "iceberg": IcebergServer}
+KINDS: Final = ("glue", "hive", *SERVERS)
+"""The kinds of external catalogs."""
 FIRST: Final = {"unity": ("lake",), "polaris": ("lake",)}
 """The first parts of paths, which are the names of catalogs."""
 RENAMING: Final = frozenset({"dir", "hive", "iceberg"})
@@ -60,6 +64,21 @@ class OpenCatalog:
     def path(self, *names: str) -> list[str]:
         """Return the id of names below the first parts."""
         return [*FIRST.get(self.kind, ()), *names]
+
+    def fail_next(self) -> None:
+        """Let the server refuse the next request."""
+        if isinstance(self.server, HiveServer):
+            self.server.fault = "fail"
+        elif self.server is not None:
+            self.server.fail_next = 500
+
+
+def stream_of(rows: pa.Table) -> bytes:
+    """Return rows in the Arrow IPC stream format, as `create_table` takes them."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
 
 
 @contextmanager

@@ -9,6 +9,7 @@ after its reply:
     server.fault = "fail"     "refuse"     "lose_reply"     "close"
 """
 
+import io
 import re
 import socketserver
 import threading
@@ -55,6 +56,7 @@ class HiveServer:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
+                assert isinstance(self.rfile, io.BufferedReader)
                 while self.rfile.peek(1) and owner.answer(self.rfile, self.wfile):
                     pass
 
