@@ -87,7 +87,7 @@ class LevelReader {
   LevelReader(const File& file, const Rows& rows, Entries* entries, Sink sink, void* to)
       : file_(file), rows_(rows), entries_(entries), sink_(sink), to_(to) {}
   LevelReader(const LevelReader&) = delete;
-  ~LevelReader() { KeptMemory::of_thread().give(memory_, memory_bytes_); }
+  ~LevelReader() { CachedMemory::of_thread().give(memory_, memory_bytes_); }
 
   // Adds the entries of the rows of a piece. Returns 0 or a fault.
   int64_t piece(const Piece& piece) {
@@ -135,7 +135,7 @@ class LevelReader {
     int64_t status = open_chunk(page, part, bytes, &chunk);
     if (status < 0) return status;
     if (memory_ == nullptr) {
-      void* const taken = KeptMemory::of_thread().take(sizeof(Memory), &memory_bytes_);
+      void* const taken = CachedMemory::of_thread().take(sizeof(Memory), &memory_bytes_);
       memory_ = static_cast<Memory*>(taken);
       if (memory_ == nullptr) return fail(kNoMemory, 0);
     }

@@ -6,7 +6,7 @@
 // A piece is decoded once, and a whole chunk without intermediate copy.
 #pragma once
 
-#include "kept_memory.hpp"
+#include "cached_memory.hpp"
 #include "plan.hpp"
 #include "search.hpp"
 
@@ -28,13 +28,13 @@ struct Grown {
   Grown() = default;
   Grown(const Grown&) = delete;
   Grown& operator=(const Grown&) = delete;
-  ~Grown() { KeptMemory::of_thread().give(data, room * static_cast<int64_t>(sizeof(T))); }
+  ~Grown() { CachedMemory::of_thread().give(data, room * static_cast<int64_t>(sizeof(T))); }
 
   bool reserve(int64_t more) {
     if (more <= room - count) return true;
     const int64_t target = larger<int64_t>(larger<int64_t>(64, 2 * room), count + more);
     constexpr auto width = static_cast<int64_t>(sizeof(T));
-    KeptMemory& memory = KeptMemory::of_thread();
+    CachedMemory& memory = CachedMemory::of_thread();
     int64_t size = 0;
     void* const moved = memory.take(target * width, &size);
     if (moved == nullptr) return false;

@@ -59,11 +59,11 @@ struct Scratch {
 
   Scratch() = default;
   Scratch(const Scratch&) = delete;
-  ~Scratch() { KeptMemory::of_thread().give(data, size); }
+  ~Scratch() { CachedMemory::of_thread().give(data, size); }
 
   bool reserve(int64_t capacity) {
     if (capacity <= size) return true;
-    KeptMemory& memory = KeptMemory::of_thread();
+    CachedMemory& memory = CachedMemory::of_thread();
     memory.give(data, size);
     size = 0;
     data = static_cast<uint8_t*>(memory.take(capacity, &size));

@@ -26,7 +26,7 @@ BLOCK: Final = 1024
 """Number of values in a bit-packed block."""
 
 POSITIONS_MAX: Final = (1 << 31) - 1
-"""Maximum number of values of which one call returns positions."""
+"""Maximum number of values in a call that returns their positions."""
 
 FILTER_BLOCK_BYTES: Final = 32
 """Size of a Bloom filter block in bytes."""

@@ -257,7 +257,7 @@ class MiniBlockPages(PageReader):
         passes = values.test(dictionary.items.array)
         bits = self._values.word_bits
         numbers: ValueRanges | None = None
-        # Nulls have arbitrary indices, so that they are evaluated apart if they pass.
+        # Nulls have arbitrary indices, so no range selects them if they pass.
         if bits and dictionary.first is None and not passes[-1]:
             edges = np.flatnonzero(np.diff(passes[:-1], prepend=False, append=False))
             if 0 < len(edges) <= 2 * _RANGES_MAX:

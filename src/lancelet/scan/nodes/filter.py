@@ -39,8 +39,9 @@ _DICTIONARY_ROWS_MIN: Final = 4096
 _MATCHED_ROWS_MIN: Final = 8192
 _MATCHED_SHARE_MAX: Final = 0.1
 _SHORT_BYTES: Final = 1 << 20
+"""Tasks that read fewer bytes take less time than starting a thread."""
 _SHORT_COMPARED_BYTES: Final = 1 << 22
-"""The same for numbers, which are compared while they are decoded."""
+"""The same for numbers that are compared while they are decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,7 +285,7 @@ class _Remaining:
         return True
 
     def _compared_field(self, step: FilterStep) -> Field | None:
-        """Return the number column that a step compares on all rows, if it is not read yet."""
+        """Return the column whose stored values a step can compare on all rows, or None."""
         if step.values is None or not self.has_all:
             return None
         field = step.fields[0]
@@ -318,7 +319,7 @@ class _Remaining:
         return not step.can_fail and dense_enough(missing, self.count, self._total)
 
     def _matched(self, plan: ScanPlan, step: FilterStep, needed: Collection[Field]) -> Flags | None:
-        """Compare numbers of all rows while they are decoded, or return None."""
+        """Compare the values of all rows while they are decoded, or return None."""
         source, field = self.split.source, self._compared_field(step)
         if field is None or isinstance(source, Pack):
             return None

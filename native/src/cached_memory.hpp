@@ -1,4 +1,4 @@
-// Temporary memory that a thread keeps for its next calls.
+// Temporary memory that a thread caches for its next calls.
 //
 // Allocators return large blocks to the system, and a page fault per 4 KiB takes longer than
 // decoding into the page.
@@ -10,16 +10,16 @@
 namespace LANCELET_NAMESPACE {
 namespace planned {
 
-class KeptMemory {
+class CachedMemory {
  public:
-  KeptMemory() = default;
-  KeptMemory(const KeptMemory&) = delete;
-  ~KeptMemory() {
+  CachedMemory() = default;
+  CachedMemory(const CachedMemory&) = delete;
+  ~CachedMemory() {
     for (const Block& each : blocks_) free(each.data);
   }
 
-  static KeptMemory& of_thread() {
-    static thread_local KeptMemory memory;
+  static CachedMemory& of_thread() {
+    static thread_local CachedMemory memory;
     return memory;
   }
 
@@ -38,7 +38,7 @@ class KeptMemory {
     return data;
   }
 
-  // Keeps a block instead of a smaller one, or frees it.
+  // Caches a block instead of a smaller one, or frees it.
   void give(void* data, int64_t size) {
     Block* smallest = blocks_;
     for (Block& each : blocks_)
@@ -53,7 +53,7 @@ class KeptMemory {
 
  private:
   static constexpr int64_t kBlocks = 6;
-  static constexpr int64_t kBytesMax = 4 << 20;  // of a block that is kept
+  static constexpr int64_t kBytesMax = 4 << 20;  // of a cached block
 
   struct Block {
     void* data = nullptr;
