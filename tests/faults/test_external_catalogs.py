@@ -20,23 +20,15 @@ import lancelet
 from lancelet import surroundings
 from lancelet.errors import CommitOutcomeUnknownError, LanceletError
 from lancelet.namespace import OutcomeUnknownError
-from tests.kit.catalogs import RENAMING, ProcessDeathError, RequestFaults, catalog
+from tests.kit.catalogs import KINDS, RENAMING, ProcessDeathError, RequestFaults, catalog, stream_of
 from tests.kit.child import bound_to_us
 from tests.kit.faults import FaultySurroundings
 
-KINDS = ["glue", "hive", "unity", "polaris", "iceberg"]
 FAULTS = ["refuse", "lose_reply", "die_before", "die_after"]
 ROWS = pa.table({"id": [1, 2, 3]})
 NEW_ROWS = pa.table({"id": [7]})
 BEFORE = {"a": [1, 2, 3], "other": [1, 2, 3], "declared": None}
 ERRORS = (ln.LanceNamespaceError, LanceletError, OSError)
-
-
-def stream(rows):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
 
 
 class Machine(FaultySurroundings):
@@ -48,7 +40,7 @@ class Machine(FaultySurroundings):
 
 def create(opened, name="new", mode="create"):
     request = ln.CreateTableRequest(id=opened.path("sales", name), mode=mode)
-    opened.namespace.create_table(request, stream(NEW_ROWS))
+    opened.namespace.create_table(request, stream_of(NEW_ROWS))
 
 
 def create_or_use(opened):
@@ -143,7 +135,7 @@ def prepare(opened):
         namespace.create_namespace(ln.CreateNamespaceRequest(id=opened.path(name)))
     for name in ("a", "other"):
         path = opened.path("sales", name)
-        namespace.create_table(ln.CreateTableRequest(id=path), stream(ROWS))
+        namespace.create_table(ln.CreateTableRequest(id=path), stream_of(ROWS))
     namespace.declare_table(ln.DeclareTableRequest(id=opened.path("sales", "declared")))
     lancelet.write_dataset(pa.table({"id": [5]}), str(opened.root / "outside.lance"))
 
@@ -298,7 +290,7 @@ ROUNDS = 4
 def create_with(opened, name, number):
     request = ln.CreateTableRequest(id=opened.path("sales", name))
     rows = pa.table({"id": [number] * (number + 1)})
-    opened.namespace.create_table(request, stream(rows))
+    opened.namespace.create_table(request, stream_of(rows))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -29,7 +29,15 @@ import lance_namespace as ln
 from lancelet import surroundings
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write.write import write_dataset
-from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, LanceletError
+from lancelet.errors import (
+    AlreadyExistsError,
+    DatasetNotFoundError,
+    LanceletError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedError,
+)
 from lancelet.io.open import open_folder
 from lancelet.io.uri import join, parse_uri
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
@@ -48,6 +56,8 @@ from lancelet.values import dataclass
 TABLE_TYPE: Final = "table_type"
 LANCE: Final = "lance"
 _STORAGE: Final = "storage."
+_SHARED: Final = "_registered"
+"""The object beside a table whose files may have names in several namespaces."""
 _UNSAFE: Final = re.compile(r"[^\w-]")
 _SECRETS: Final = frozenset(
     {
@@ -282,6 +292,8 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
         path = self._table_path("declare_table", request)
         location = request.location or self._new_location(path)
         table = ExternalTable(location, request.properties or {})
+        if request.location is not None:
+            self._mark_shared(location)
         self._create_entry(path, table, is_new=request.location is None)
         return ln.DeclareTableResponse(
             location=table.location,
@@ -332,6 +344,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
                 f"Invalid input: there is no table at {request.location!r}; write it first, or use "
                 "declare_table"
             )
+        self._mark_shared(table.location)
         self._create_entry(path, table, is_new=False)
         return ln.RegisterTableResponse(location=table.location, properties=request.properties)
 
@@ -353,7 +366,7 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
                 "deregistered them. Delete them with LanceDataset.drop if they are unused."
             )
         try:
-            if not any(other.is_at(table.location) for other in self._all_entries(path[:1])):
+            if not self._has_other_name(path, table.location):
                 LanceDataset.drop(table.location, self._options or None, ignore_not_found=True)
         except (LanceletError, ln.LanceNamespaceError) as error:
             raise ln.ServiceUnavailableError(
@@ -472,6 +485,32 @@ class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace): 
             return self._catalog.namespace(path)
         except ln.NamespaceNotFoundError:
             return None
+
+    def _mark_shared(self, location: str) -> None:
+        """Record that the files of a table may have several names."""
+        try:
+            open_folder(location, self._options).put(_SHARED, b"")
+        except StorageUnavailableError:
+            raise
+        except (StorageError, UnsupportedError):
+            pass  # read-only files are not deleted with these credentials either
+
+    def _has_other_name(self, path: tuple[str, ...], location: str) -> bool:
+        """Return whether another entry has the files of a dropped table.
+
+        Registered tables have a marker, and their names can be anywhere in the catalog. Without
+        it, only the namespace of the table is listed, for names that other programs created.
+        """
+        try:
+            open_folder(location, self._options).info(_SHARED)
+        except ObjectNotFoundError:
+            try:
+                others: Iterable[ExternalTable] = self._catalog.entries(path[:-1]).values()
+            except ln.NamespaceNotFoundError:  # dropped since
+                return False
+        else:
+            others = self._all_entries(path[:1])
+        return any(other.is_at(location) for other in others)
 
     def _all_entries(self, first: tuple[str, ...]) -> Iterator[ExternalTable]:
         """Yield the entries of the catalog that can be listed.

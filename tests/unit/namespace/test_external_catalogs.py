@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+from pathlib import Path
 
 import boto3
 import moto
@@ -37,58 +38,17 @@ from lance_namespace import (
 import lancelet
 from lancelet.namespace import connect
 from lancelet.namespace.thrift import record, text
-from tests.kit.catalog_servers import TOKEN, IcebergServer, PolarisServer, UnityServer
-from tests.kit.hive_server import HiveServer
+from tests.kit.catalog_servers import TOKEN, IcebergServer
+from tests.kit.catalogs import KINDS, RENAMING, RequestFaults, stream_of
+from tests.kit.catalogs import catalog as open_catalog
 
 ROWS = pa.table({"id": [1, 2, 3]})
-SERVERS = {"unity": UnityServer, "polaris": PolarisServer, "iceberg": IcebergServer}
-PARENTS = {"glue": (), "hive": (), "unity": ("lake",), "polaris": ("lake",), "iceberg": ()}
-RENAMING = {"hive", "iceberg"}
 
 
-def stream(rows=ROWS):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
-
-
-class Fixture:
-    """A namespace, its kind, and the path of its first level."""
-
-    def __init__(self, kind, properties, server=None):
-        self.kind, self.properties, self.server = kind, properties, server
-        self.namespace = connect(kind, properties)
-        self.parent = PARENTS[kind]
-
-    def path(self, *names):
-        return [*self.parent, *names]
-
-    def fail_next(self):
-        if self.kind == "hive":
-            self.server.fault = "fail"
-        else:
-            self.server.fail_next = 500
-
-
-@pytest.fixture(params=["glue", "hive", *SERVERS])
-def catalog(request, tmp_path, monkeypatch):
-    root = str(tmp_path / "lake")
-    if request.param == "glue":
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "testing")
-        with moto.mock_aws():
-            yield Fixture("glue", {"region": "us-east-1", "root": root})
-        return
-    if request.param == "hive":
-        with HiveServer() as server:
-            yield Fixture("hive", {"uri": server.uri, "root": root}, server)
-        return
-    with SERVERS[request.param]() as server:
-        properties = {"endpoint": server.endpoint, "auth_token": TOKEN, "root": root}
-        if request.param == "unity":
-            properties["catalog"] = "lake"
-        yield Fixture(request.param, properties, server)
+@pytest.fixture(params=KINDS)
+def catalog(request, tmp_path):
+    with open_catalog(request.param, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -105,10 +65,10 @@ def test_namespaces_are_created_listed_and_dropped(sales):
         namespace.create_namespace(CreateNamespaceRequest(id=path))
     for name in ("b", "c", "d"):
         namespace.create_namespace(CreateNamespaceRequest(id=sales.path(name)))
-    listed = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent)))
+    listed = namespace.list_namespaces(ListNamespacesRequest(id=sales.path()))
     others = ["default"] if sales.kind == "hive" else []
     assert listed.namespaces == ["b", "c", "d", *others, "sales"]
-    paged = namespace.list_namespaces(ListNamespacesRequest(id=list(sales.parent), limit=3))
+    paged = namespace.list_namespaces(ListNamespacesRequest(id=sales.path(), limit=3))
     assert (paged.namespaces, paged.page_token) == (["b", "c", "d"], "d")
     found = namespace.describe_namespace(DescribeNamespaceRequest(id=path))
     assert found.properties["owner"] == "ann"
@@ -140,22 +100,22 @@ def test_tables_are_written_and_read_by_name(sales):
 
 def test_tables_are_created_from_rows(sales):
     namespace, path = sales.namespace, sales.path("sales", "orders")
-    made = namespace.create_table(CreateTableRequest(id=path), stream())
+    made = namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
     assert made.version == 1
     with pytest.raises(TableAlreadyExistsError):
-        namespace.create_table(CreateTableRequest(id=path), stream())
-    namespace.create_table(CreateTableRequest(id=path, mode="exist_ok"), stream())
-    done = namespace.create_table(CreateTableRequest(id=path, mode="overwrite"), stream())
+        namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
+    namespace.create_table(CreateTableRequest(id=path, mode="exist_ok"), stream_of(ROWS))
+    done = namespace.create_table(CreateTableRequest(id=path, mode="overwrite"), stream_of(ROWS))
     assert done.version == 2
     namespace.table_exists(TableExistsRequest(id=path))
     for name in ("a", "b", "c"):
-        namespace.create_table(CreateTableRequest(id=sales.path("sales", name)), stream())
+        namespace.create_table(CreateTableRequest(id=sales.path("sales", name)), stream_of(ROWS))
     listed = namespace.list_tables(ListTablesRequest(id=sales.path("sales")))
     assert listed.tables == ["a", "b", "c", "orders"]
     with pytest.raises(NamespaceNotEmptyError):
         namespace.drop_namespace(DropNamespaceRequest(id=sales.path("sales")))
     with pytest.raises(NamespaceNotFoundError):
-        namespace.create_table(CreateTableRequest(id=sales.path("missing", "t")), stream())
+        namespace.create_table(CreateTableRequest(id=sales.path("missing", "t")), stream_of(ROWS))
 
 
 def test_a_declared_table_is_written_later(sales):
@@ -165,12 +125,12 @@ def test_a_declared_table_is_written_later(sales):
         namespace.declare_table(DeclareTableRequest(id=path))
     found = namespace.describe_table(DescribeTableRequest(id=path, check_declared=True))
     assert (found.location, found.is_only_declared) == (declared.location, True)
-    assert namespace.create_table(CreateTableRequest(id=path), stream()).version == 1
+    assert namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS)).version == 1
 
 
 def test_names_are_removed_with_and_without_files(sales, tmp_path):
     namespace, path = sales.namespace, sales.path("sales", "orders")
-    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
+    location = namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS)).location
     namespace.deregister_table(DeregisterTableRequest(id=path))
     assert lancelet.dataset(location).count_rows() == 3
     with pytest.raises(TableNotFoundError):
@@ -191,8 +151,8 @@ def test_names_are_removed_with_and_without_files(sales, tmp_path):
 
 def test_tables_are_renamed_in_one_request_or_not_at_all(sales):
     namespace, path = sales.namespace, sales.path("sales", "orders")
-    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
-    namespace.create_table(CreateTableRequest(id=sales.path("sales", "taken")), stream())
+    location = namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS)).location
+    namespace.create_table(CreateTableRequest(id=sales.path("sales", "taken")), stream_of(ROWS))
     request = RenameTableRequest(id=path, new_table_name="renamed")
     if sales.kind not in RENAMING:
         with pytest.raises(UnsupportedOperationError, match="register the location"):
@@ -215,7 +175,7 @@ def test_of_concurrent_creates_one_succeeds(sales):
         barrier.wait()
         rows = pa.table({"id": [number] * (number + 1)})
         try:
-            sales.namespace.create_table(CreateTableRequest(id=path), stream(rows))
+            sales.namespace.create_table(CreateTableRequest(id=path), stream_of(rows))
         except TableAlreadyExistsError:
             return
         results.append(number)
@@ -247,7 +207,9 @@ def test_all_tables_are_listed(sales):
             sales.namespace.list_all_tables(ListTablesRequest(id=[]))
         return
     for name in ("a", "b"):
-        sales.namespace.create_table(CreateTableRequest(id=sales.path("sales", name)), stream())
+        sales.namespace.create_table(
+            CreateTableRequest(id=sales.path("sales", name)), stream_of(ROWS)
+        )
     listed = sales.namespace.list_all_tables(ListTablesRequest(id=[]))
     assert listed.tables == ["$".join(sales.path("sales", name)) for name in ("a", "b")]
 
@@ -309,7 +271,7 @@ def test_failures_of_the_service_are_reported(sales):
         return
     path = sales.path("sales", "orders")
     calls = (
-        lambda: sales.namespace.create_table(CreateTableRequest(id=path), stream()),
+        lambda: sales.namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS)),
         lambda: sales.namespace.list_tables(ListTablesRequest(id=path[:-1])),
         lambda: sales.namespace.describe_table(DescribeTableRequest(id=path)),
         lambda: sales.namespace.drop_table(DropTableRequest(id=path)),
@@ -319,7 +281,7 @@ def test_failures_of_the_service_are_reported(sales):
         with pytest.raises(ServiceUnavailableError, match="planned failure"):
             call()
         with contextlib.suppress(TableAlreadyExistsError):
-            sales.namespace.create_table(CreateTableRequest(id=path), stream())
+            sales.namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
         assert lancelet.dataset(namespace_client=sales.namespace, table_id=path).count_rows() == 3
 
 
@@ -351,22 +313,22 @@ def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
         namespace.create_namespace(
             CreateNamespaceRequest(id=["sales"], properties={"location": folder, "owner": "ann"})
         )
-        made = namespace.create_table(CreateTableRequest(id=["sales", "t"]), stream())
+        made = namespace.create_table(CreateTableRequest(id=["sales", "t"]), stream_of(ROWS))
         assert re.fullmatch(rf"{folder}/t_\w{{8}}\.lance", made.location)
         found = namespace.describe_namespace(DescribeNamespaceRequest(id=["sales"]))
         assert found.properties == {"location": folder, "owner": "ann"}
         namespace.create_namespace(CreateNamespaceRequest(id=["bare"]))
         with pytest.raises(InvalidInputError, match="`root`"):
-            namespace.create_table(CreateTableRequest(id=["bare", "t"]), stream())
+            namespace.create_table(CreateTableRequest(id=["bare", "t"]), stream_of(ROWS))
 
 
 @pytest.mark.parametrize("mode", ["create", "overwrite", "exist_ok"])
 def test_files_of_a_deregistered_table_are_kept_when_its_name_is_created_again(sales, mode):
     namespace, path = sales.namespace, sales.path("sales", "orders")
-    namespace.create_table(CreateTableRequest(id=path), stream())
+    namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
     found = namespace.deregister_table(DeregisterTableRequest(id=path))
     rows = pa.table({"id": [9]})
-    made = namespace.create_table(CreateTableRequest(id=path, mode=mode), stream(rows))
+    made = namespace.create_table(CreateTableRequest(id=path, mode=mode), stream_of(rows))
     assert lancelet.dataset(made.location).to_table() == rows
     namespace.drop_table(DropTableRequest(id=path))
     declared = namespace.declare_table(DeclareTableRequest(id=path))
@@ -378,13 +340,44 @@ def test_files_are_deleted_with_their_last_name(sales):
     namespace, path = sales.namespace, sales.path("sales", "orders")
     other = sales.path("other", "orders")
     namespace.create_namespace(CreateNamespaceRequest(id=other[:-1]))
-    location = namespace.create_table(CreateTableRequest(id=path), stream()).location
+    location = namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS)).location
     namespace.register_table(RegisterTableRequest(id=other, location=location))
     namespace.drop_table(DropTableRequest(id=path))
     assert lancelet.dataset(namespace_client=namespace, table_id=other).to_table() == ROWS
     namespace.drop_table(DropTableRequest(id=other))
     with pytest.raises(ValueError, match="not found"):
         lancelet.dataset(location)
+
+
+@pytest.mark.parametrize("name", ["register_table", "declare_table"])
+def test_names_at_a_given_location_protect_its_files(sales, name):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+    other = sales.path("other", "orders")
+    namespace.create_namespace(CreateNamespaceRequest(id=other[:-1]))
+    made = namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
+    request = {"register_table": RegisterTableRequest, "declare_table": DeclareTableRequest}[name]
+    getattr(namespace, name)(request(id=other, location=made.location))
+    namespace.drop_table(DropTableRequest(id=path))
+    assert lancelet.dataset(made.location).to_table() == ROWS
+    namespace.drop_table(DropTableRequest(id=other))
+    assert not Path(made.location).exists()
+
+
+def test_a_drop_lists_only_the_namespace_of_the_table(sales):
+    namespace, path = sales.namespace, sales.path("sales", "orders")
+
+    def requests_of_drop():
+        namespace.create_table(CreateTableRequest(id=path), stream_of(ROWS))
+        requests = RequestFaults("refuse", at=1_000)
+        with requests.of(namespace):
+            namespace.drop_table(DropTableRequest(id=path))
+        return requests.count
+
+    alone = requests_of_drop()
+    for number in range(3):
+        namespace.create_namespace(CreateNamespaceRequest(id=sales.path(f"n{number}")))
+        namespace.declare_table(DeclareTableRequest(id=sales.path(f"n{number}", "t")))
+    assert requests_of_drop() == alone
 
 
 def test_names_of_tables_do_not_leave_the_root(sales, tmp_path):
