@@ -80,27 +80,37 @@ class _Glue(ExternalCatalog):
         try:
             import boto3  # noqa: PLC0415 - an extra
             import botocore.config  # noqa: PLC0415 - an extra
+            import botocore.exceptions  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise InvalidInputError(
                 "a Glue namespace requires boto3: pip install 'lancelet[glue]'"
             ) from error
-        session = boto3.session.Session(
-            aws_access_key_id=properties.get("access_key_id"),
-            aws_secret_access_key=properties.get("secret_access_key"),
-            aws_session_token=properties.get("session_token"),
-            region_name=properties.get("region"),
-            profile_name=properties.get("profile_name"),
-        )
-        self._region = session.region_name
-        if self._region is None:
+        if ("access_key_id" in properties) != ("secret_access_key" in properties):
             raise InvalidInputError(
-                "a Glue namespace requires the property `region`, or the variable AWS_REGION"
+                "Invalid input: set both `access_key_id` and `secret_access_key`, or none"
             )
-        endpoint = properties.get("endpoint")
-        once = botocore.config.Config(retries={"total_max_attempts": 1})
-        self._reader = session.client("glue", endpoint_url=endpoint)
-        # A request that boto3 repeats after a lost answer would find its own effect.
-        self._writer = session.client("glue", endpoint_url=endpoint, config=once)
+        try:
+            session = boto3.session.Session(
+                aws_access_key_id=properties.get("access_key_id"),
+                aws_secret_access_key=properties.get("secret_access_key"),
+                aws_session_token=properties.get("session_token"),
+                region_name=properties.get("region"),
+                profile_name=properties.get("profile_name"),
+            )
+            self._region = session.region_name
+            if self._region is None:
+                raise InvalidInputError(
+                    "a Glue namespace requires the property `region`, or the variable AWS_REGION"
+                )
+            endpoint = properties.get("endpoint")
+            once = botocore.config.Config(retries={"total_max_attempts": 1})
+            self._reader = session.client("glue", endpoint_url=endpoint)
+            # A request that boto3 repeats after a lost answer would find its own effect.
+            self._writer = session.client("glue", endpoint_url=endpoint, config=once)
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:
+            raise InvalidInputError(
+                redacted(f"Invalid input: boto3 refuses the properties of Glue: {error}")
+            ) from error
         catalog_id = properties.get("catalog_id")
         self._given = {} if catalog_id is None else {"CatalogId": catalog_id}
 
@@ -226,9 +236,6 @@ class _Glue(ExternalCatalog):
         not_sent = (
             boto.ConnectTimeoutError,
             boto.EndpointConnectionError,
-            boto.NoCredentialsError,
-            boto.ParamValidationError,
-            boto.PartialCredentialsError,
             boto.ProxyConnectionError,
             boto.SSLError,
         )
@@ -236,8 +243,17 @@ class _Glue(ExternalCatalog):
             return request()
         except boto.ClientError as error:
             raise _converted(error, path, lost) from error
+        except (boto.NoCredentialsError, boto.PartialCredentialsError) as error:
+            raise PermissionDeniedError(
+                f"no credentials for Glue: {error}; set the property `profile_name`, or the "
+                "variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            ) from error
+        except boto.ParamValidationError as error:
+            raise InvalidInputError(f"Invalid input: {error}") from error
         except not_sent as error:
-            raise ServiceUnavailableError(redacted(f"cannot connect to Glue: {error}")) from error
+            raise ServiceUnavailableError(
+                redacted(f"cannot connect to Glue: {error}; check the endpoint and the network")
+            ) from error
         except boto.BotoCoreError as error:
             raise lost(redacted(f"the answer of Glue was lost: {error}")) from error
 

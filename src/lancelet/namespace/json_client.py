@@ -156,7 +156,10 @@ class JsonClient:
         text = answer.content.decode(errors="replace")
         message = self._shown(_message_of(text) or f"HTTP status {answer.status}")
         if answer.status in _DENIED:
-            raise PermissionDeniedError(f"{self.base} denies the request: {message}")
+            raise PermissionDeniedError(
+                f"{self.base} denies the request: {message}; check the credentials and the "
+                "permissions of their user"
+            )
         if answer.status == _BUSY:
             wait = answer.headers.get("Retry-After")
             after = f"; retry after {wait}" if wait else ""
@@ -200,7 +203,9 @@ def _exchange(
         target = redacted(url.partition("?")[0])
         reason = getattr(error, "reason", error)
         if isinstance(reason, _NOT_SENT):
-            raise ServiceUnavailableError(f"cannot connect to {target}: {reason}") from error
+            raise ServiceUnavailableError(
+                f"cannot connect to {target}: {reason}; check the address and the network"
+            ) from error
         raise OutcomeUnknownError(f"the answer of {target} was lost: {reason!r}") from error
 
 
@@ -223,7 +228,10 @@ def _token_exchange(seconds: float) -> Callable[[str, bytes, Mapping[str, str]],
         if answer.status // 100 != 2 or not isinstance(found, dict):
             # The content may repeat the secret.
             kind = ServiceUnavailableError if answer.status >= _FAILED else PermissionDeniedError
-            raise kind(f"{redacted(url)} issued no token (HTTP status {answer.status})")
+            raise kind(
+                f"{redacted(url)} issued no token (HTTP status {answer.status}); check the id and "
+                "the secret of the client"
+            )
         return found
 
     return exchange
@@ -245,6 +253,12 @@ def _checked(endpoint: str) -> str:
     if not endpoint.startswith(("http://", "https://")):
         raise InvalidInputError(
             "the endpoint of a catalog must start with http:// or https://",
+            endpoint=redacted(endpoint),
+        )
+    if "@" in urllib.parse.urlsplit(endpoint).netloc:
+        raise InvalidInputError(
+            "the endpoint of a catalog must have no user and password; set the property "
+            "`auth_token`, or `client_id` and `client_secret`",
             endpoint=redacted(endpoint),
         )
     return endpoint

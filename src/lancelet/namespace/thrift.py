@@ -218,7 +218,9 @@ class ThriftClient:
                 continue
             return connection
         shown = ", ".join(f"{host}:{port}" for host, port in self._addresses)
-        raise ServiceUnavailableError(f"cannot connect to {shown}: {failure}") from failure
+        raise ServiceUnavailableError(
+            f"cannot connect to {shown}: {failure}; check the address and the network"
+        ) from failure
 
 
 class ThriftConnection:

@@ -261,7 +261,7 @@ def test_secrets_are_not_shown(catalog):
         return
     properties = {**catalog.properties, "auth_token": "wrong-token"}
     denied = connect(catalog.kind, properties)
-    with pytest.raises(PermissionDeniedError) as error:
+    with pytest.raises(PermissionDeniedError, match="check the credentials") as error:
         denied.create_namespace(CreateNamespaceRequest(id=catalog.path("x")))
     assert "wrong-token" not in str(error.value)
 
@@ -287,7 +287,7 @@ def test_failures_of_the_service_are_reported(sales):
 
 def test_an_unreachable_service_is_reported():
     namespace = connect("unity", {"endpoint": "http://127.0.0.1:9", "catalog": "lake"})
-    with pytest.raises(ServiceUnavailableError, match="cannot connect"):
+    with pytest.raises(ServiceUnavailableError, match=r"cannot connect.*check the address"):
         namespace.list_tables(ListTablesRequest(id=["lake", "sales"]))
 
 
@@ -297,11 +297,41 @@ def test_an_unreachable_service_is_reported():
         ("unity", {"endpoint": "http://127.0.0.1:9"}, "`catalog`"),
         ("polaris", {}, "`endpoint`"),
         ("iceberg", {"endpoint": "ftp://x"}, "http"),
+        ("iceberg", {"endpoint": "http://ann:pw@localhost:1"}, "`auth_token`.*://[*]{3}@"),
     ],
 )
 def test_required_properties_are_named(kind, properties, message):
     with pytest.raises(ValueError, match=message):
         connect(kind, properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"profile_name": "missing-profile"}, "missing-profile"),
+        ({"endpoint": "nonsense"}, "nonsense"),
+        ({"access_key_id": "AK"}, "`secret_access_key`"),
+    ],
+)
+def test_properties_that_boto3_refuses_are_invalid_input(properties, message):
+    with pytest.raises(InvalidInputError, match=message):
+        connect("glue", {"region": "us-east-1", **properties})
+
+
+def test_missing_credentials_of_glue_are_reported(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    namespace = connect("glue", {"region": "us-east-1", "endpoint": "http://127.0.0.1:9"})
+    with pytest.raises(PermissionDeniedError, match="AWS_ACCESS_KEY_ID"):
+        namespace.list_namespaces(ListNamespacesRequest(id=[]))
+    namespace = connect(
+        "glue", {"region": "us-east-1", "access_key_id": "a", "secret_access_key": "pw-of-tests"}
+    )
+    with pytest.raises(InvalidInputError, match="Name") as error:
+        namespace.describe_namespace(DescribeNamespaceRequest(id=[""]))
+    assert "pw-of-tests" not in str(error.value)
 
 
 def test_a_database_location_is_the_folder_of_new_tables(tmp_path, monkeypatch):
