@@ -57,7 +57,7 @@ TABLE_TYPE: Final = "table_type"
 LANCE: Final = "lance"
 _STORAGE: Final = "storage."
 _SHARED: Final = "_registered"
-"""The object beside a table whose files may have names in several namespaces."""
+"""An object in the folders of tables that may have names in several namespaces."""
 _UNSAFE: Final = re.compile(r"[^\w-]")
 _SECRETS: Final = frozenset(
     {
