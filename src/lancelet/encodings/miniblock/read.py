@@ -258,7 +258,8 @@ class MiniBlockPages(PageReader):
         bits = self._values.word_bits
         numbers: ValueRanges | None = None
         # Nulls have arbitrary indices, so no range selects them if they pass.
-        if bits and dictionary.first is None and not passes[-1]:
+        fits = len(passes) - 1 <= 1 << bits
+        if bits and fits and dictionary.first is None and not passes[-1]:
             edges = np.flatnonzero(np.diff(passes[:-1], prepend=False, append=False))
             if 0 < len(edges) <= 2 * _RANGES_MAX:
                 runs = zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
