@@ -5,7 +5,6 @@ prediction may err by a factor of two and by what describes a file or two: reads
 heads of pages, of statistics.
 """
 
-import gc
 import re
 import uuid
 from pathlib import Path
@@ -196,13 +195,12 @@ def test_cached_data_costs_no_reads(path, name):
 
 
 def test_a_plan_predicts_the_measured_reads(path):
+    dataset = lancelet.dataset(path)
     for name in ("btree some", "text", "vectors", "late"):
         for _ in range(2):  # the first may read a part of an index, and the second all of it
-            scanner(lancelet.dataset(path), name).to_table()
-        gc.collect()  # an index stays open as long as a dataset that used it
-        explained = scanner(lancelet.dataset(path), name).explain_plan().splitlines()
-        gc.collect()
-        analysed = scanner(lancelet.dataset(path), name).analyze_plan().splitlines()
+            scanner(dataset, name).to_table()
+        explained = scanner(dataset, name).explain_plan().splitlines()
+        analysed = scanner(dataset, name).analyze_plan().splitlines()
         index = [line for line in explained if line.strip().startswith(INDEX_NODES)]
         assert all(any(own in line for line in analysed) for own in index), name
 
