@@ -31,6 +31,17 @@ def test_a_view_is_created_read_and_refreshed(lake):
     lake("CREATE MATERIALIZED VIEW IF NOT EXISTS views.towns AS SELECT id FROM views.people")
 
 
+def test_a_view_is_dropped_and_a_table_is_not(lake):
+    lake("CREATE MATERIALIZED VIEW views.small AS SELECT id FROM views.people WHERE n < 2")
+    with pytest.raises(Exception, match="create_view"):
+        lake("DROP MATERIALIZED VIEW views.people")
+    assert lake("SELECT count(*) FROM views.people") == [(9,)]
+    lake("DROP MATERIALIZED VIEW views.small")
+    lake("DROP MATERIALIZED VIEW IF EXISTS views.small")
+    with pytest.raises(Exception, match=r"small"):
+        lake("DROP MATERIALIZED VIEW views.small")
+
+
 def test_views_of_paths_have_paths(lake, tmp_path):
     people, view = tmp_path / "lake" / "people.lance", tmp_path / "view.lance"
     lake(f"CREATE MATERIALIZED VIEW lance.`{view}` AS SELECT id FROM lance.`{people}` WHERE n > 6")

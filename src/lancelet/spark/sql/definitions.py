@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
-from lancelet.dataset.dataset import LanceDataset
+from lancelet.dataset.dataset import LanceDataset, open_view
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import (
     AlreadyExistsError,
@@ -257,9 +257,10 @@ def _replace_by_copy(
 
 
 def drop(session: Session, parser: StatementParser) -> DataFrame | None:
-    """Run DROP TABLE and DROP NAMESPACE."""
+    """Run DROP TABLE and DROP MATERIALIZED VIEW."""
     parser.need("DROP")
-    if not parser.take("TABLE"):
+    is_view = parser.take("MATERIALIZED", "VIEW")
+    if not is_view and not parser.take("TABLE"):
         return None
     may_be_missing = parser.take("IF", "EXISTS")
     reference = parser.table()
@@ -271,6 +272,8 @@ def drop(session: Session, parser: StatementParser) -> DataFrame | None:
         )
     parser.take("PURGE")
     parser.end()
+    if is_view and not _is_view(session, parser, reference, may_be_missing=bool(may_be_missing)):
+        return empty_result(session)
     if reference.is_path:
         table = locate(session.spark, parser.source, reference)
         LanceDataset.drop(table.uri, dict(table.options), ignore_not_found=may_be_missing)
@@ -285,6 +288,19 @@ def drop(session: Session, parser: StatementParser) -> DataFrame | None:
             return empty_result(session)
         raise NotFoundError("the table does not exist", table=reference.title) from error
     return empty_result(session)
+
+
+def _is_view(
+    session: Session, parser: StatementParser, reference: Reference, *, may_be_missing: bool
+) -> bool:
+    """Return whether a materialised view exists; raise if the table is none."""
+    table, _ = locate_new(session, parser.source, reference)
+    if table is None or latest_of(table) is None:
+        if may_be_missing:
+            return False
+        raise NotFoundError("the view does not exist", view=reference.title)
+    open_view(table.uri, storage_options=dict(table.options))
+    return True
 
 
 def create_view(session: Session, parser: StatementParser) -> DataFrame | None:
