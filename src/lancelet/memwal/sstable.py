@@ -22,6 +22,7 @@ import pyarrow as pa
 from lancelet import surroundings
 from lancelet.change.publish import new_transaction
 from lancelet.change.write import FileLimits, FileOptions, Target, write_fragments
+from lancelet.errors import CommitOutcomeUnknownError, StorageUnavailableError
 from lancelet.format.operation import Overwrite
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.schema import Schema
@@ -79,7 +80,15 @@ def write_sstable(
     state = apply_operation(overwrite, None, CommitContext(version=1, data_version=version))
     about = unsaved_snapshot(location, state.manifest)
     state = replace(state, indices=tuple(index.build(about) for index in indices))
-    publish_first(location, new_transaction(0, overwrite), state, ManifestNaming.V2)
+    try:
+        publish_first(location, new_transaction(0, overwrite), state, ManifestNaming.V2)
+    except CommitOutcomeUnknownError as error:
+        # No manifest of the shard refers to the folder, so the next flush writes another one.
+        raise StorageUnavailableError(
+            "it is unknown whether a flushed table was written; the next flush writes another one",
+            table=name,
+            shard=str(shard.shard_id),
+        ) from error
     key_bytes = sum(column.nbytes for column in named.columns) if keys else 0
     return SsTable(generation, name, rows.nbytes, len(rows), key_bytes)
 
