@@ -17,6 +17,8 @@ struct Scratch {
   Tables tables;
 };
 
+constexpr int kWindowMax = (27 - 10) << 3;  // descriptor of a window of 2^27, the library's limit
+
 // Reads a frame header; returns its size, or -1 if unsupported or the stated size differs.
 int64_t read_head(const uint8_t* at, int64_t size, int64_t out_size) {
   if (size < 6 || load<uint32_t>(at) != kMagic) return -1;
@@ -28,6 +30,7 @@ int64_t read_head(const uint8_t* at, int64_t size, int64_t out_size) {
   const int size_bytes = form == 0 ? is_single : 1 << form;
   const int64_t head = 5 + !is_single + size_bytes;
   if (size < head) return -1;
+  if (!is_single && at[5] > kWindowMax) return -1;
   if (size_bytes == 0) return head;
   uint64_t stated = 0;
   for (int k = 0; k < size_bytes; ++k)

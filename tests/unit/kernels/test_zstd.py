@@ -111,6 +111,13 @@ def test_any_bytes_after_the_magic_have_the_same_result(agree, data, size):
     agree("zstd_decompress_chunks", ByteSlices.whole(frame), np.array([size]))
 
 
+@pytest.mark.parametrize("window", [0, 136, 137, 145, 255])
+def test_windows_have_the_limit_of_the_library(agree, window):
+    frame = np.frombuffer(b"\x28\xb5\x2f\xfd\x00" + bytes([window]) + b"\x09\x00\x00a", np.uint8)
+    found = agree("zstd_decompress_chunks", ByteSlices.whole(frame), np.array([1]))
+    assert (found is CorruptDataError) == (window > 136)
+
+
 def test_frames_that_pages_never_hold_are_left_to_the_library(agree):
     text = b"the quick brown fox " * 50
     one = zstandard.ZstdCompressor(write_checksum=True).compress(text)
