@@ -33,7 +33,7 @@ from lancelet.buffers import (
     ReadCoroutine,
     run_together,
 )
-from lancelet.config import machine_memory_bytes
+from lancelet.config import CPU_THREADS, machine_memory_bytes
 from lancelet.encodings.arrow import copy_if_shared
 from lancelet.encodings.base import (
     FieldReader,
@@ -76,6 +76,9 @@ _DICTIONARY_ITEMS: Final = frozenset(
 """Logical types that can be read as dictionaries."""
 
 _TAKE_ROWS_MIN: Final = 1024
+_LONG_TAKE_ROWS_MIN: Final = 4096
+_LONG_TAKE_BYTES_MIN: Final = 1 << 21
+_CHUNK_BYTES: Final = 1 << 13
 _SPLITS_ESTIMATED: Final = 4096
 _FORGET_FROM_BYTES: Final = 256 * 1024 * 1024
 _FORGET_TASK_BYTES: Final = 1 << 20
@@ -417,16 +420,30 @@ class RowReader(ABC):
         """Read rows by index, in several tasks if there are many."""
         rows, inverse = distinct_rows(indices)
         step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(sum(selection.row_bytes), 1.0)))
+        is_long = self._is_long_take(selection, len(rows))
+        if is_long:
+            step = min(step, -(-len(rows) // CPU_THREADS))
         tasks = [
             (RowIndices(rows.rows[start : start + step]), range(len(selection.units)))
             for start in range(0, len(rows), step)
         ]
         read = partial(self._read_part, selection)
-        split_arrays = list(map_ordered(read, tasks, waits=self._waits))
+        few = PARALLEL_LONG_TASKS_MIN if is_long else PARALLEL_TASKS_MIN
+        split_arrays = list(map_ordered(read, tasks, waits=self._waits, few=few))
         if inverse is None or not split_arrays:
             return split_arrays
         joined = [_joined(pa.chunked_array(column)) for column in zip(*split_arrays, strict=True)]
         return [[take_rows(array, inverse) for array in joined]]
+
+    def _is_long_take(self, selection: Selection, count: int) -> bool:
+        """Return whether reading so many rows takes longer than starting threads.
+
+        Each row is likely to be in another chunk.
+        """
+        if self._waits or count < _LONG_TAKE_ROWS_MIN:
+            return False
+        stored = selection.encoded_bytes(RowRange(0, self.num_rows))
+        return min(stored, count * _CHUNK_BYTES * len(selection.units)) >= _LONG_TAKE_BYTES_MIN
 
     def _read_part(self, selection: Selection, task: tuple[Rows, range]) -> list[pa.Array]:
         """Read rows of some fields; this is the body of each task.
