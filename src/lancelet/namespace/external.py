@@ -151,6 +151,24 @@ class ExternalCatalog(ABC):
         return None
 
 
+def database_of(path: tuple[str, ...], kind: str) -> str:
+    """Return the database of a path in a catalog whose databases have no children."""
+    if len(path) != 1:
+        raise ln.UnsupportedOperationError(
+            f"Unsupported: a {kind} database has no child namespaces; found {text_of(path)}"
+        )
+    return path[0]
+
+
+def database_and_table(path: tuple[str, ...], kind: str) -> tuple[str, str]:
+    """Return the database and the name of a table in such a catalog."""
+    if len(path) != 2:
+        raise ln.InvalidInputError(
+            f"Invalid input: a {kind} table has a database and a name; found {text_of(path)}"
+        )
+    return path[0], path[1]
+
+
 class ExternalNamespace(TableOperations, HistoryOperations, ln.LanceNamespace):  # type: ignore[misc]  # its stubs are not read
     """A namespace whose names are in an external catalog."""
 

@@ -19,7 +19,6 @@ from lance_namespace import (
     PermissionDeniedError,
     ServiceUnavailableError,
     ThrottlingError,
-    UnsupportedOperationError,
 )
 
 from lancelet.errors import redacted
@@ -30,6 +29,8 @@ from lancelet.namespace.external import (
     ExternalCatalog,
     ExternalNamespace,
     ExternalTable,
+    database_and_table,
+    database_of,
     is_lance,
 )
 from lancelet.namespace.operations import (
@@ -42,6 +43,7 @@ from lancelet.namespace.operations import (
 
 T = TypeVar("T")
 
+_KIND: Final = "Glue"
 _EXTERNAL: Final = "EXTERNAL_TABLE"
 _TEXT_FORMAT: Final = {
     "InputFormat": "org.apache.hadoop.mapred.TextInputFormat",
@@ -139,7 +141,7 @@ class _Glue(ExternalCatalog):
 
     def create_namespace(self, path: tuple[str, ...], properties: Mapping[str, str]) -> None:
         parameters = dict(properties)
-        database: dict[str, Any] = {"Name": _single(path)}
+        database: dict[str, Any] = {"Name": database_of(path, _KIND)}
         if "location" in parameters:
             database["LocationUri"] = parameters.pop("location")
         if "comment" in parameters:
@@ -150,7 +152,7 @@ class _Glue(ExternalCatalog):
         )
 
     def drop_namespace(self, path: tuple[str, ...]) -> None:
-        name = _single(path)
+        name = database_of(path, _KIND)
         found = self._call(
             path,
             lambda: self._reader.get_tables(DatabaseName=name, MaxResults=1, **self._given),
@@ -164,7 +166,7 @@ class _Glue(ExternalCatalog):
 
     def entries(self, path: tuple[str, ...]) -> Mapping[str, ExternalTable]:
         pages = self._reader.get_paginator("get_tables").paginate(
-            DatabaseName=_single(path), **self._given
+            DatabaseName=database_of(path, _KIND), **self._given
         )
         return self._call(
             path,
@@ -177,7 +179,7 @@ class _Glue(ExternalCatalog):
         )
 
     def table(self, path: tuple[str, ...]) -> ExternalTable:
-        database, name = _pair(path)
+        database, name = database_and_table(path, _KIND)
         found = self._call(
             path,
             lambda: self._reader.get_table(DatabaseName=database, Name=name, **self._given),
@@ -191,7 +193,7 @@ class _Glue(ExternalCatalog):
         return _table(found)
 
     def create_table(self, path: tuple[str, ...], table: ExternalTable) -> None:
-        database, name = _pair(path)
+        database, name = database_and_table(path, _KIND)
         given = {
             "Name": name,
             "TableType": _EXTERNAL,
@@ -206,7 +208,7 @@ class _Glue(ExternalCatalog):
         )
 
     def delete_table(self, path: tuple[str, ...]) -> None:
-        database, name = _pair(path)
+        database, name = database_and_table(path, _KIND)
         self._change(
             path,
             lambda: self._writer.delete_table(DatabaseName=database, Name=name, **self._given),
@@ -216,7 +218,7 @@ class _Glue(ExternalCatalog):
         return self._database(path).get("LocationUri")
 
     def _database(self, path: tuple[str, ...]) -> dict[str, Any]:
-        name = _single(path)
+        name = database_of(path, _KIND)
         found = self._call(path, lambda: self._reader.get_database(Name=name, **self._given))
         return dict(found["Database"])
 
@@ -283,19 +285,3 @@ def _table(found: Mapping[str, Any]) -> ExternalTable:
 
 def _is_lance(table: Mapping[str, Any]) -> bool:
     return table.get("TableType") == _EXTERNAL and is_lance(table.get("Parameters"))
-
-
-def _single(path: tuple[str, ...]) -> str:
-    if len(path) != 1:
-        raise UnsupportedOperationError(
-            f"Unsupported: a Glue database has no child namespaces; found {text_of(path)}"
-        )
-    return path[0]
-
-
-def _pair(path: tuple[str, ...]) -> tuple[str, str]:
-    if len(path) != 2:
-        raise InvalidInputError(
-            f"Invalid input: a Glue table has a database and a name; found {text_of(path)}"
-        )
-    return path[0], path[1]

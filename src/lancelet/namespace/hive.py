@@ -36,6 +36,8 @@ from lancelet.namespace.external import (
     ExternalCatalog,
     ExternalNamespace,
     ExternalTable,
+    database_and_table,
+    database_of,
     is_lance,
 )
 from lancelet.namespace.json_client import seconds_of, settings_of
@@ -405,16 +407,9 @@ def _plain(location: str) -> str:
 
 
 def _single(path: tuple[str, ...]) -> str:
-    if len(path) != 1:
-        raise UnsupportedOperationError(
-            f"Unsupported: a Hive database has no child namespaces; found {text_of(path)}"
-        )
-    return path[0].lower()
+    return database_of(path, "Hive").lower()
 
 
 def _pair(path: tuple[str, ...]) -> tuple[str, str]:
-    if len(path) != 2:
-        raise InvalidInputError(
-            f"Invalid input: a Hive table has a database and a name; found {text_of(path)}"
-        )
-    return path[0].lower(), path[1].lower()
+    database, name = database_and_table(path, "Hive")
+    return database.lower(), name.lower()
